@@ -1,0 +1,1 @@
+"""Checkpoints of other frameworks into parameters of `sake_jax.models`."""

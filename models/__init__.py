@@ -1,0 +1,1 @@
+"""Denoisers: each family's network behind the `Denoiser` protocol."""

@@ -1,0 +1,52 @@
+"""Diverse, reproducible sampling from diffusion language models in JAX."""
+
+from importlib.metadata import version as _version
+
+from sake_jax import guidance as guidance
+from sake_jax import reveal as reveal
+from sake_jax import testing as testing
+from sake_jax.canvas import canvas as canvas
+from sake_jax.core import Canvas as Canvas
+from sake_jax.core import Context as Context
+from sake_jax.core import Denoiser as Denoiser
+from sake_jax.core import Guidance as Guidance
+from sake_jax.core import Info as Info
+from sake_jax.core import Process as Process
+from sake_jax.core import Signal as Signal
+from sake_jax.core import Tables as Tables
+from sake_jax.core import View as View
+from sake_jax.guidance import adaptive_free as adaptive_free
+from sake_jax.guidance import chain as chain
+from sake_jax.guidance import classifier_based as classifier_based
+from sake_jax.guidance import classifier_free as classifier_free
+from sake_jax.guidance import collision as collision
+from sake_jax.guidance import diversity as diversity
+from sake_jax.guidance import forbid as forbid
+from sake_jax.guidance import identity as identity
+from sake_jax.guidance import log_determinant as log_determinant
+from sake_jax.guidance import min_p as min_p
+from sake_jax.guidance import paper_sake as paper_sake
+from sake_jax.guidance import renyi as renyi
+from sake_jax.guidance import sake as sake
+from sake_jax.guidance import temperature as temperature
+from sake_jax.guidance import top_k as top_k
+from sake_jax.guidance import top_p as top_p
+from sake_jax.guidance import transform as transform
+from sake_jax.guidance import vanishing as vanishing
+from sake_jax.guidance import von_neumann as von_neumann
+from sake_jax.guidance import when as when
+from sake_jax.guidance import with_label as with_label
+from sake_jax.guidance import without_prompt as without_prompt
+from sake_jax.process import absorbing as absorbing
+from sake_jax.process import identity_process as identity_process
+from sake_jax.process import uniform as uniform
+from sake_jax.samplers import Sampler as Sampler
+from sake_jax.samplers import blocks as blocks
+from sake_jax.samplers import run as run
+from sake_jax.schedules import Schedule as Schedule
+from sake_jax.schedules import cosine as cosine
+from sake_jax.schedules import linear as linear
+from sake_jax.schedules import piecewise as piecewise
+from sake_jax.schedules import schedule as schedule
+
+__version__ = _version("sake-jax")

@@ -1,0 +1,58 @@
+"""Errors at construction that say the rule, what was given, and the remedy."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+PROGRESS = np.linspace(0, 1, 9, dtype=np.float32)
+"""Where schedules are checked."""
+
+
+def require(condition: bool, rule: str, got: Any, remedy: str) -> None:
+    """Raises ``ValueError("<rule>, got <got>; <remedy>.")`` unless the condition holds."""
+    if not condition:
+        raise ValueError(f"{rule}, got {got!r}; {remedy}.")
+
+
+def one_of(name: str, value: str, choices: Iterable[str]) -> str:
+    """Returns `value` if it is one of the choices."""
+    choices = tuple(choices)
+    listed = ", ".join(map(repr, choices))
+    require(value in choices, f"{name} must be one of {listed}", value, "pick one of these")
+    return value
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+) -> Any:
+    """Returns `value` if every concrete number in it is finite and inside the bounds.
+
+    A schedule is checked at several points of the progress. Traced values pass: they
+    have no value yet.
+    """
+    numbers = [value(progress) for progress in PROGRESS] if callable(value) else value
+    for leaf in jax.tree.leaves(numbers):
+        if isinstance(leaf, jax.core.Tracer):
+            continue
+        try:
+            array = np.asarray(leaf, dtype=np.float64)
+        except (TypeError, ValueError):
+            require(False, f"{name} must be a number or a schedule", leaf, "pass a float")
+        require(bool(np.isfinite(array).all()), f"{name} must be finite", leaf, "check its source")
+        if at_least is not None:
+            rule = f"{name} must be at least {at_least}"
+            require(bool((array >= at_least).all()), rule, leaf, "raise it")
+        if above is not None:
+            rule = f"{name} must be above {above}"
+            require(bool((array > above).all()), rule, leaf, "raise it")
+        if at_most is not None:
+            rule = f"{name} must be at most {at_most}"
+            require(bool((array <= at_most).all()), rule, leaf, "lower it")
+    return value

@@ -1,0 +1,264 @@
+"""The nouns of the library: data and contracts, no algorithm.
+
+What reshapes logits is a `Guidance`; how noise works is a `Process`; which
+positions are read and when is a `Plan`; which draws are kept is a `Reveal`; a
+model is a `Denoiser`. One step and one loop (`sake_jax.samplers`) serve them all.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from sake_jax import schedules
+from sake_jax.typing import (
+    Features,
+    GuidanceState,
+    Key,
+    Leaf,
+    Logits,
+    Number,
+    Params,
+    Rows,
+    WindowFlags,
+    WindowTokens,
+)
+
+LOWEST = -1e30
+"""The logit of a token that must not be drawn. Finite: differences of logits stay numbers."""
+
+RECORDS = ("brief", "signal")
+"""How much a run records; "signal" adds what needs base and guided logits side by side."""
+
+
+@struct.dataclass
+class Canvas:
+    """What a run starts from: B rows of L columns, some of them open.
+
+    Rows of one prompt stand together, `samples` of them. Prompts are padded on the
+    left, so the first generated column is the same for every row.
+    """
+
+    tokens: Leaf
+    open: Leaf
+    """Still to be written."""
+    prompt: Leaf
+    """Given by the user."""
+    attend: Leaf
+    """False at padding."""
+    positions: Leaf
+    prompt_id: Leaf
+    """(B,) which prompt a row belongs to, for its random key."""
+    sample_id: Leaf
+    """(B,) which sample of that prompt a row is, for its random key."""
+    mask_id: Leaf = None
+    """The id of the mask token, None for processes without one."""
+    start: int = struct.field(pytree_node=False, default=0)
+    """The first generated column."""
+    samples: int = struct.field(pytree_node=False, default=1)
+
+
+@struct.dataclass
+class View:
+    """The canvas at one step, as denoisers, guidances and reveal rules see it."""
+
+    tokens: Leaf
+    open: Leaf
+    prompt: Leaf
+    attend: Leaf
+    positions: Leaf
+    time: Leaf
+    """(B,) the noise level t of this step, 1 = all noise."""
+    next_time: Leaf
+    """(B,) the noise level s < t after it."""
+    progress: Leaf
+    """(B,) the fraction of steps already done."""
+    quota: Leaf
+    """(B,) how many positions the plan wants revealed at this step."""
+    start: Leaf
+    """() the first column of the window."""
+    cond: Any = None
+    """A label or embedding the denoiser is conditioned on, if any."""
+    mask_id: Leaf = None
+    width: int = struct.field(pytree_node=False, default=0)
+    """W, the columns of the window."""
+    samples: int = struct.field(pytree_node=False, default=1)
+    """M: rows of one prompt stand together in runs of M."""
+    origin: int = struct.field(pytree_node=False, default=0)
+    """The first generated column of the canvas."""
+
+    def window(self, columns: Array) -> Array:
+        """The window's part of an array whose axis 1 is the canvas."""
+        return jax.lax.dynamic_slice_in_dim(columns, self.start, self.width, axis=1)
+
+
+@struct.dataclass
+class Tables:
+    """The vocabulary's embeddings on both ends of a denoiser."""
+
+    input: Leaf
+    """(V, D) what the network reads for a token."""
+    output: Leaf
+    """(V, D) the linear part of the head: logits = rows @ output.T + bias."""
+    bias: Leaf = None
+    """(V,) the constant part of the head, if it has one."""
+
+
+@runtime_checkable
+class Denoiser(Protocol):
+    """A network that predicts clean tokens.
+
+    `read` gives one feature row per column, exactly the head's input, aligned with
+    the token it predicts; with a cache it may recompute the window only, but always
+    returns all rows. `head` turns any slice of rows into logits.
+    """
+
+    affine: bool
+    """Whether `head` is rows @ tables.output.T + bias, so that guidance may pass through it."""
+
+    def read(self, params: Params, view: View, cache: Any) -> tuple[Features, Any]: ...
+    def head(self, params: Params, rows: Rows) -> Logits: ...
+    def tables(self, params: Params) -> Tables: ...
+
+
+@runtime_checkable
+class Process(Protocol):
+    """How noise is undone: log q(x_s | x_t) up to a constant, from logits of x_0."""
+
+    revises: bool
+    """Whether written tokens stay open and may change again."""
+
+    def log_q(self, logits: Logits, view: View) -> Logits: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What a guidance sees at one step.
+
+    It lives inside one trace and is never stored, so it may hold functions.
+    """
+
+    view: View
+    features: Features
+    """All rows, also those outside the window."""
+    tables: Tables
+    head: Callable[[Rows], Logits]
+    read: Callable[[View, Any], tuple[Features, Any]]
+    """Another pass of the denoiser, for guidances that contrast two inputs."""
+    log_q: Callable[[Logits], Logits]
+    """From guided logits to the log posterior that is drawn from."""
+    affine: bool = True
+    record: str = "brief"
+    cache: Any = None
+    """An empty cache for `read`, where the sampler uses one."""
+
+    @property
+    def rows(self) -> Rows:
+        """The window's features."""
+        return self.view.window(self.features)
+
+    @property
+    def open(self) -> WindowFlags:
+        """Which of the window's positions are still to be written."""
+        return self.view.window(self.view.open & self.view.attend)
+
+    def number(self, value: Number, rank: int = 3) -> Array:
+        """A number or schedule at this step, shaped to meet an array of this rank."""
+        value = schedules.at(value, self.view.progress)
+        return value.reshape((-1,) + (1,) * (rank - 1))
+
+
+@struct.dataclass
+class Guidance:
+    """Reshapes the distribution a token is drawn from. Subclass it, override what you need.
+
+    Numbers belong in pytree leaves and choices in static fields: then one compiled
+    program serves every number. All four methods are pure.
+    """
+
+    @property
+    def folds(self) -> bool:
+        """Whether `apply` is exactly `logits + psi`: then the push may go in before the head."""
+        return False
+
+    def init(self, ctx: Context) -> GuidanceState:
+        """The state before the first step; `ctx.features` are zeros here."""
+        return ()
+
+    def push(self, state: GuidanceState, ctx: Context) -> tuple[Any, GuidanceState]:
+        """Directions in feature space, arrays of shape (B, W, D) in any pytree, or None.
+
+        They go through the head in the same evaluation as the features and come
+        back as `psi`, of the same structure with V in place of D.
+        """
+        return None, state
+
+    def apply(
+        self, logits: Logits, psi: Any, state: GuidanceState, ctx: Context
+    ) -> tuple[Logits, GuidanceState]:
+        """Logits of the clean token in, guided logits out."""
+        return logits, state
+
+    def posterior(
+        self, log_q: Logits, logits: Logits, psi: Any, state: GuidanceState, ctx: Context
+    ) -> Logits:
+        """A last word on log q(x_s | x_t), for guidances defined there."""
+        return log_q
+
+
+@runtime_checkable
+class Plan(Protocol):
+    """Which columns are read and written at a step, and for which noise levels."""
+
+    steps: int
+    """S, the number of steps of a run."""
+
+    def view(self, canvas: Canvas, step: Array) -> View: ...
+
+
+Reveal = Callable[[Logits, WindowTokens, View, Key], WindowFlags]
+"""`(logits, drawn, view, key) -> kept`: which of the draws are written to the canvas."""
+
+
+@struct.dataclass
+class Signal:
+    """What one diversity guidance did at a step, means over each row's open positions."""
+
+    covariance: Leaf
+    """(B,) Cov[z, psi] under the logits it met: minus the entropy slope (Proposition 1)."""
+    correlation: Leaf
+    """(B,) the same, scaled to [-1, 1]; positive sharpens, negative flattens."""
+    rms: Leaf
+    """(B,) root mean square of the centred signal, strength included."""
+    redundancy: Leaf
+    """(B,) row sums of the squared kernel: 0 for rows unlike all others."""
+
+
+@struct.dataclass
+class Info:
+    """What happened at one step, one entry per row of the batch."""
+
+    entropy: Leaf
+    """Mean entropy in nats of the guided distribution over open positions."""
+    confidence: Leaf
+    """Mean probability of the tokens that were revealed."""
+    revealed: Leaf
+    """How many positions were written."""
+    finite: Leaf
+    """False once a row's logits hold a NaN or an infinity."""
+    base_entropy: Leaf = None
+    """The same entropy before guidance (record="signal")."""
+    kl: Leaf = None
+    """KL(guided || base) in nats, mean over open positions (record="signal")."""
+    signals: tuple[Signal, ...] = ()
+    """One per diversity guidance, in the order of the chain (record="signal")."""
+
+
+def mean_over(values: Array, where: Array) -> Array:
+    """Mean of (B, W) values over the chosen positions of each row; 0 where none is chosen."""
+    weight = where.astype(values.dtype)
+    return jnp.sum(values * weight, axis=1) / jnp.maximum(jnp.sum(weight, axis=1), 1)

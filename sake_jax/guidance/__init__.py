@@ -1,0 +1,24 @@
+"""Guidances: pure functions that reshape the distribution a token is drawn from."""
+
+from sake_jax.guidance.compose import chain as chain
+from sake_jax.guidance.compose import identity as identity
+from sake_jax.guidance.compose import when as when
+from sake_jax.guidance.contrast import adaptive_free as adaptive_free
+from sake_jax.guidance.contrast import classifier_based as classifier_based
+from sake_jax.guidance.contrast import classifier_free as classifier_free
+from sake_jax.guidance.contrast import with_label as with_label
+from sake_jax.guidance.contrast import without_prompt as without_prompt
+from sake_jax.guidance.diversity import diversity as diversity
+from sake_jax.guidance.kernels import vanishing as vanishing
+from sake_jax.guidance.objectives import collision as collision
+from sake_jax.guidance.objectives import log_determinant as log_determinant
+from sake_jax.guidance.objectives import renyi as renyi
+from sake_jax.guidance.objectives import von_neumann as von_neumann
+from sake_jax.guidance.sake import paper_sake as paper_sake
+from sake_jax.guidance.sake import sake as sake
+from sake_jax.guidance.shaping import forbid as forbid
+from sake_jax.guidance.shaping import min_p as min_p
+from sake_jax.guidance.shaping import temperature as temperature
+from sake_jax.guidance.shaping import top_k as top_k
+from sake_jax.guidance.shaping import top_p as top_p
+from sake_jax.guidance.shaping import transform as transform

@@ -1,0 +1,51 @@
+"""A cap on how far guidance may move a distribution, in nats."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sake_jax.guidance.entropy import expectation
+
+ITERATIONS = 16
+AIM = 0.99
+"""Aim a little below the budget, so that rounding does not step over it."""
+
+
+def fraction(
+    logits: Float[Array, "*N V"], psi: Float[Array, "*N V"], budget: Float[Array, "*N"]
+) -> Float[Array, "*N"]:
+    """The largest c in [0, 1] with KL(softmax(logits + c psi) || softmax(logits)) <= budget.
+
+    Along c the distributions are an exponential family, so that
+    KL(c) = c E_c[ψ] - log E_0[exp(c ψ)] and KL'(c) = c Var_c[ψ]. The root of
+    sqrt(KL) = sqrt(budget) is found by Newton's method (sqrt(KL) is nearly linear near
+    zero) inside a bracket, starting at c = sqrt(2 budget / Var_0[ψ]).
+    """
+    psi = psi - expectation(logits, psi)[..., None]
+    target = AIM * budget
+
+    def moved(c):
+        tilted = logits + c[..., None] * psi
+        log_z = jax.nn.logsumexp(tilted, axis=-1) - jax.nn.logsumexp(logits, axis=-1)
+        mean = expectation(tilted, psi)
+        variance = expectation(tilted, jnp.square(psi - mean[..., None]))
+        return jnp.maximum(c * mean - log_z, 0), variance
+
+    def refine(_, carry):
+        c, low, high, best = carry
+        divergence, variance = moved(c)
+        best = jnp.where(divergence <= budget, jnp.maximum(best, c), best)
+        low = jnp.where(divergence <= target, jnp.maximum(low, c), low)
+        high = jnp.where(divergence > target, jnp.minimum(high, c), high)
+        root = jnp.sqrt(divergence)
+        newton = c + 2 * root * (jnp.sqrt(target) - root) / jnp.maximum(c * variance, 1e-30)
+        inside = (newton > low) & (newton < high)
+        return jnp.where(inside, newton, 0.5 * (low + high)), low, high, best
+
+    zero = jnp.zeros_like(budget)
+    one = jnp.ones_like(budget)
+    full, _ = moved(one)
+    variance = expectation(logits, jnp.square(psi))
+    start = jnp.minimum(jnp.sqrt(2 * target / jnp.maximum(variance, 1e-30)), one)
+    *_, best = jax.lax.fori_loop(0, ITERATIONS, refine, (start, zero, one, zero))
+    return jnp.where(full <= budget, one, best)

@@ -1,0 +1,179 @@
+"""The algebra of guidances: compose them, switch them, run them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from sake_jax.checks import number, require
+from sake_jax.core import Context, Guidance
+from sake_jax.typing import GuidanceState, Logits, Number, Rows
+
+
+@struct.dataclass
+class Chain(Guidance):
+    """Guidances applied one after the other; the empty chain is the identity."""
+
+    parts: tuple[Guidance, ...] = ()
+
+    @property
+    def folds(self):
+        return all(part.folds for part in self.parts)
+
+    def init(self, ctx):
+        return tuple(part.init(ctx) for part in self.parts)
+
+    def push(self, state, ctx):
+        pushed = [part.push(s, ctx) for part, s in zip(self.parts, state, strict=True)]
+        return tuple(push for push, _ in pushed), tuple(new for _, new in pushed)
+
+    def apply(self, logits, psi, state, ctx):
+        after = []
+        for part, signal, before in zip(self.parts, psi, state, strict=True):
+            logits, new = part.apply(logits, signal, before, ctx)
+            after.append(new)
+        return logits, tuple(after)
+
+    def posterior(self, log_q, logits, psi, state, ctx):
+        for part, signal, now in zip(self.parts, psi, state, strict=True):
+            log_q = part.posterior(log_q, logits, signal, now, ctx)
+        return log_q
+
+
+def chain(*guidances: Guidance) -> Chain:
+    """Applies guidances from left to right; chains inside a chain are flattened.
+
+    The order matters: `chain(top_p(0.95), sake(1.0))` is the paper's trust region, in
+    which diversity is sought only among tokens the model finds plausible.
+
+        >>> import sake_jax as sj
+        >>> inner = sj.chain(sj.top_p(0.95), sj.temperature(0.7))
+        >>> len(sj.chain(inner, sj.sake(1.0)).parts)
+        3
+    """
+    require(
+        bool(guidances), "chain must have at least one guidance", guidances, "or use identity()"
+    )
+    parts: list[Guidance] = []
+    for guidance in guidances:
+        rule = "every part of a chain must be a Guidance"
+        require(isinstance(guidance, Guidance), rule, guidance, "build it with a sake_jax builder")
+        parts.extend(guidance.parts if isinstance(guidance, Chain) else [guidance])
+    return Chain(tuple(parts))
+
+
+def identity() -> Chain:
+    """The guidance that changes nothing: the neutral element of `chain`."""
+    return Chain()
+
+
+@struct.dataclass
+class When(Guidance):
+    """A guidance that acts while start <= progress < end."""
+
+    inner: Guidance
+    start: Number
+    end: Number
+
+    @property
+    def folds(self):
+        return self.inner.folds
+
+    def active(self, ctx: Context, rank: int = 3):
+        progress = ctx.number(ctx.view.progress, rank)
+        return (progress >= ctx.number(self.start, rank)) & (progress < ctx.number(self.end, rank))
+
+    def init(self, ctx):
+        return self.inner.init(ctx)
+
+    def push(self, state, ctx):
+        pushed, state = self.inner.push(state, ctx)
+        return jax.tree.map(lambda rows: jnp.where(self.active(ctx), rows, 0), pushed), state
+
+    def apply(self, logits, psi, state, ctx):
+        guided, state = self.inner.apply(logits, psi, state, ctx)
+        return jnp.where(self.active(ctx), guided, logits), state
+
+    def posterior(self, log_q, logits, psi, state, ctx):
+        guided = self.inner.posterior(log_q, logits, psi, state, ctx)
+        return jnp.where(self.active(ctx), guided, log_q)
+
+
+def when(guidance: Guidance, start: Number = 0.0, end: Number = 1.0) -> When:
+    """Lets a guidance act only while `start <= progress < end`.
+
+    Its state advances all the time; only its effect is switched.
+
+        >>> import sake_jax as sj
+        >>> early = sj.when(sj.sake(2.0), end=0.8)  # off for the last fifth of the steps
+    """
+    number("start", start, at_least=0, at_most=1)
+    number("end", end, at_least=0)
+    return When(guidance, start, end)
+
+
+@struct.dataclass
+class Guided:
+    """Logits before and after guidance, and the state that goes to the next step."""
+
+    base: Any
+    """What the head gave for the (folded) rows, before any `apply`."""
+    logits: Any
+    psi: Any
+    state: Any
+
+
+def guide(guidance: Chain, state: GuidanceState, ctx: Context) -> Guided:
+    """One step of guidance: push, one evaluation of the head, apply.
+
+    Leading parts whose `apply` only adds their signal are folded: by linearity
+    W h + W g = W (h + g), so they cost no evaluation of the head at all. Recording
+    signals needs psi by itself and therefore folds nothing.
+
+    Closed and padded positions keep the base logits, whatever a guidance does.
+    """
+    pushed, state = guidance.push(state, ctx)
+    open_rows = ctx.open[..., None]
+    pushed = jax.tree.map(lambda rows: jnp.where(open_rows, rows, 0), pushed)
+    count = _foldable(guidance, ctx)
+    rows = ctx.rows
+    for extra in jax.tree.leaves(pushed[:count]):
+        rows = rows + extra.astype(rows.dtype)
+    base, psi = project(ctx, rows, pushed[count:])
+    rest = Chain(guidance.parts[count:])
+    logits, after = rest.apply(base, psi, state[count:], ctx)
+    logits = jnp.where(open_rows, logits, base)
+    return Guided(base, logits, pushed[:count] + psi, state[:count] + after)
+
+
+def last_word(guidance: Chain, guided: Guided, ctx: Context) -> Logits:
+    """log q(x_s | x_t) after guidance, what a token is drawn from."""
+    log_q = ctx.log_q(guided.logits)
+    final = guidance.posterior(log_q, guided.logits, guided.psi, guided.state, ctx)
+    return jnp.where(ctx.open[..., None], final, log_q)
+
+
+def _foldable(guidance: Chain, ctx: Context) -> int:
+    """How many leading parts may be added to the features before the head."""
+    if not ctx.affine or ctx.record != "brief":
+        return 0
+    count = 0
+    while count < len(guidance.parts) and guidance.parts[count].folds:
+        count += 1
+    return count
+
+
+def project(ctx: Context, rows: Rows, pushed: Any) -> tuple[Logits, Any]:
+    """Logits of the rows and signals of the pushes, reading the head's weights once."""
+    leaves, structure = jax.tree.flatten(pushed)
+    if not leaves:
+        return ctx.head(rows), pushed
+    if not ctx.affine:
+        psi = [jnp.einsum("bwd,vd->bwv", leaf, ctx.tables.output) for leaf in leaves]
+        return ctx.head(rows), jax.tree.unflatten(structure, psi)
+    together = jnp.concatenate([rows, *(leaf.astype(rows.dtype) for leaf in leaves)], axis=1)
+    logits, *psi = jnp.split(ctx.head(together), len(leaves) + 1, axis=1)
+    if ctx.tables.bias is not None:
+        psi = [signal - ctx.tables.bias[None, None, :] for signal in psi]
+    return logits, jax.tree.unflatten(structure, psi)

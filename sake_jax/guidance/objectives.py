@@ -1,0 +1,121 @@
+"""Diversity objectives: plain functions `(rows, peers) -> scalar`, larger is more diverse.
+
+`rows` are the window's rows, the ones that are differentiated; `peers` holds everything
+they are compared with. Pairwise objectives touch W x L pairs; spectral ones the whole
+L x L density matrix and its eigenvalues. An objective of your own is a function of the
+same form:
+
+    >>> import jax.numpy as jnp
+    >>> def spread(rows, peers):
+    ...     return jnp.sum(jnp.square(rows - jnp.mean(peers.rows, axis=0, keepdims=True)))
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from sake_jax.checks import number
+from sake_jax.guidance.kernels import Peers, collisions, density
+
+Objective = Callable[[Float[Array, "W D"], Peers], Float[Array, ""]]
+SMALLEST = 1e-4
+"""Eigenvalues of ρ (they sum to 1) are kept above this where a slope is infinite at zero; float32
+eigenvalues are good to about 1e-7, so much less would be noise."""
+
+
+def collision(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
+    """Σ_i D_i with D_i = -Σ_{j≠i} κ_attn(i, j)² κ(h_i, h_j)²: the paper's per-token objective.
+
+    Its gradient in h_i, the other rows held, is Proposition 4.2's signal. The order-2
+    Rényi entropy moves the same way: ∇H_2 = (2 / ‖K ∘ K_attn‖²) ∇D.
+    """
+    return -jnp.sum(collisions(rows, peers))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _spectral(value: Callable, slope: Callable, matrix: Float[Array, "L L"]) -> Float[Array, ""]:
+    """Σ_k value(λ_k) of a symmetric matrix.
+
+    Its gradient is U slope(λ) Uᵀ: unlike the derivative of the eigenvectors, it stays
+    finite where eigenvalues coincide, as they do for equal rows.
+    """
+    return jnp.sum(value(jnp.linalg.eigvalsh(matrix)))
+
+
+def _spectral_forward(value, slope, matrix):
+    eigenvalues, vectors = jnp.linalg.eigh(matrix)
+    return jnp.sum(value(eigenvalues)), (eigenvalues, vectors)
+
+
+def _spectral_backward(value, slope, saved, cotangent):
+    eigenvalues, vectors = saved
+    return (cotangent * (vectors * slope(eigenvalues)[None, :]) @ vectors.T,)
+
+
+_spectral.defvjp(_spectral_forward, _spectral_backward)
+
+
+@lru_cache
+def renyi(order: float) -> Objective:
+    """The Rényi entropy H_α(ρ) = log(Tr ρ^α) / (1 - α), α > 0; α = 1 is `von_neumann`.
+
+    exp(H_α) is the Vendi score of that order, an effective number of distinct rows;
+    for α = 2 it is the RKE score.
+    """
+    number("order", order, above=0)
+    if order == 1:
+        return von_neumann
+
+    floor = SMALLEST if order < 1 else 0.0
+
+    def value(eigenvalues):  # padding has eigenvalues of zero, which must not count
+        return jnp.where(eigenvalues > floor, jnp.maximum(eigenvalues, floor) ** order, 0.0)
+
+    def slope(eigenvalues):
+        return order * jnp.maximum(eigenvalues, floor) ** (order - 1)
+
+    def power(matrix):
+        squares = jnp.sum(jnp.square(matrix))  # Tr ρ² needs no eigenvalues
+        return squares if order == 2 else _spectral(value, slope, matrix)
+
+    def entropy(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
+        return jnp.log(power(density(rows, peers))) / (1 - order)
+
+    entropy.__name__ = f"renyi({order})"
+    return entropy
+
+
+def von_neumann(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
+    """-Tr ρ log ρ, the logarithm of the Vendi score."""
+    return _spectral(_von_neumann, _von_neumann_slope, density(rows, peers))
+
+
+def _von_neumann(eigenvalues):
+    kept = jnp.maximum(eigenvalues, SMALLEST)
+    return -jnp.where(eigenvalues > SMALLEST, kept * jnp.log(kept), 0.0)
+
+
+def _von_neumann_slope(eigenvalues):
+    return -jnp.log(jnp.maximum(eigenvalues, SMALLEST)) - 1
+
+
+@lru_cache
+def log_determinant(ridge: float = 1e-3) -> Objective:
+    """log det(ρ + ridge·I): a determinantal point process over the rows."""
+    number("ridge", ridge, above=0)
+
+    def value(eigenvalues):
+        return jnp.log(jnp.maximum(eigenvalues, 0) + ridge)
+
+    def slope(eigenvalues):
+        return 1 / (jnp.maximum(eigenvalues, 0) + ridge)
+
+    def volume(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
+        return _spectral(value, slope, density(rows, peers))
+
+    volume.__name__ = f"log_determinant({ridge})"
+    return volume

@@ -1,0 +1,155 @@
+"""Shaping: temperature and the filters that cut the tail of a distribution.
+
+A token that is cut gets the logit `LOWEST`: finite, so that later differences of
+logits stay numbers.
+"""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+from jaxtyping import Float
+
+from sake_jax.checks import number, require
+from sake_jax.core import LOWEST, Guidance
+from sake_jax.typing import Logits, Number
+
+
+@struct.dataclass
+class Temperature(Guidance):
+    value: Number
+
+    def apply(self, logits, psi, state, ctx):
+        value = ctx.number(self.value)
+        scaled = jnp.clip(logits / jnp.where(value > 0, value, 1), LOWEST, -LOWEST)
+        first = jnp.argmax(logits, axis=-1, keepdims=True)
+        coldest = jnp.where(jnp.arange(logits.shape[-1])[None, None, :] == first, 0, LOWEST)
+        return jnp.where(value > 0, scaled, coldest), state
+
+
+def temperature(value: Number) -> Temperature:
+    """Divides logits by `value`; at 0 only the most likely token is left, exactly.
+
+    >>> import sake_jax as sj
+    >>> cooling = sj.temperature(sj.linear(1.0, 0.2))
+    """
+    return Temperature(number("temperature", value, at_least=0))
+
+
+@struct.dataclass
+class TopK(Guidance):
+    count: Number
+
+    def apply(self, logits, psi, state, ctx):
+        ones = jnp.ones_like(logits)
+        return _keep_heaviest(logits, ones, ctx.number(self.count, 2)), state
+
+
+def top_k(count: Number) -> TopK:
+    """Keeps the `count` most likely tokens, and all that tie with the last of them."""
+    return TopK(number("top_k's count", count, at_least=1))
+
+
+@struct.dataclass
+class TopP(Guidance):
+    mass: Number
+
+    def apply(self, logits, psi, state, ctx):
+        mass = ctx.number(self.mass)
+        kept = _keep_heaviest(logits, jax.nn.softmax(logits), mass[..., 0])
+        return jnp.where(mass >= 1, logits, kept), state
+
+
+def top_p(mass: Number) -> TopP:
+    """Nucleus filter: keeps the fewest tokens whose probability reaches `mass`.
+
+    The token that crosses `mass` is kept, and so is one that ties with it.
+    """
+    return TopP(number("top_p's mass", mass, above=0, at_most=1))
+
+
+@struct.dataclass
+class MinP(Guidance):
+    ratio: Number
+
+    def apply(self, logits, psi, state, ctx):
+        ratio = ctx.number(self.ratio)
+        threshold = jnp.max(logits, axis=-1, keepdims=True) + jnp.log(jnp.maximum(ratio, 1e-37))
+        kept = jnp.where(logits >= threshold, logits, LOWEST)
+        return jnp.where(ratio > 0, kept, logits), state
+
+
+def min_p(ratio: Number) -> MinP:
+    """Keeps tokens at least `ratio` times as likely as the most likely one."""
+    return MinP(number("min_p's ratio", ratio, at_least=0, at_most=1))
+
+
+@struct.dataclass
+class Forbid(Guidance):
+    ids: Array | tuple
+
+    def apply(self, logits, psi, state, ctx):
+        return logits.at[:, :, jnp.asarray(self.ids)].set(LOWEST), state
+
+
+def forbid(ids: Sequence[int] | Array) -> Forbid:
+    """Never draws these token ids. If all tokens are forbidden, all are equally likely."""
+    ids = jnp.atleast_1d(jnp.asarray(ids, jnp.int32))
+    require(ids.size > 0, "forbid must name at least one token id", ids, "or leave it out")
+    number("the ids of forbid", ids, at_least=0)
+    return Forbid(ids)
+
+
+@struct.dataclass
+class Transform(Guidance):
+    function: Callable[..., Logits] = struct.field(pytree_node=False)
+    numbers: tuple = ()
+
+    def apply(self, logits, psi, state, ctx):
+        return self.function(logits, ctx, *self.numbers), state
+
+
+def transform(function: Callable[..., Logits], *numbers: Number) -> Transform:
+    """A guidance from a plain function `(logits, ctx, *numbers) -> logits`.
+
+    The numbers are leaves. Define the function once at module level: one made anew at
+    each call is a new program to the compiler.
+
+        >>> import sake_jax as sj
+        >>> def cap(logits, ctx, ceiling):
+        ...     return jnp.minimum(logits, ceiling)
+        >>> guidance = sj.chain(sj.transform(cap, 20.0), sj.sake(1.0))
+    """
+    require(callable(function), "transform must get a function", function, "pass a function")
+    return Transform(function, numbers)
+
+
+def _keep_heaviest(logits: Logits, weights: Logits, target: Float[Array, "#B #W"]) -> Logits:
+    """Keeps the fewest highest logits whose weights sum to `target`.
+
+    The threshold is found exactly, by bisection over the 2³² float32 bit patterns:
+    each round is one reduction over the vocabulary, so nothing is sorted, targets may be
+    traced, and a vocabulary split over devices is never gathered.
+    """
+    keys = _ordered(logits.astype(jnp.float32))
+
+    def narrow(_, bracket):
+        low, high = bracket  # the heaviest set above `low` reaches the target
+        middle = (low & high) + ((low ^ high) >> 1)  # the mean without overflow
+        mass = jnp.sum(jnp.where(keys >= middle[..., None], weights, 0), axis=-1)
+        enough = mass >= target
+        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
+
+    lowest = jnp.full(logits.shape[:-1], jnp.iinfo(jnp.int32).min, jnp.int32)
+    highest = jnp.full(logits.shape[:-1], jnp.iinfo(jnp.int32).max, jnp.int32)
+    threshold, _ = jax.lax.fori_loop(0, 33, narrow, (lowest, highest))
+    return jnp.where(keys >= threshold[..., None], logits, LOWEST)
+
+
+def _ordered(values: Array) -> Array:
+    """int32 keys that sort as the float32 values do."""
+    values = jnp.where(values == 0, 0.0, values)  # minus zero ties with zero
+    bits = jax.lax.bitcast_convert_type(values, jnp.int32)
+    return jnp.where(bits < 0, bits ^ jnp.int32(0x7FFFFFFF), bits)

@@ -1,0 +1,92 @@
+"""How noise is undone: from logits of the clean token to log q(x_s | x_t).
+
+`view.time` is t and `view.next_time` is s < t. A token has been replaced by noise by
+time t with the chance m_t = (1 - eps) t, the log-linear schedule of MDLM and UDLM.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from sake_jax.checks import number, require
+from sake_jax.core import LOWEST, View
+from sake_jax.typing import Logits, Number
+
+
+@struct.dataclass
+class Identity:
+    """The draw is the clean token itself; what is kept is the reveal rule's choice (LLaDA)."""
+
+    revises: ClassVar[bool] = False
+
+    def log_q(self, logits: Logits, view: View) -> Logits:
+        return logits
+
+
+@struct.dataclass
+class Absorbing:
+    """Noise is the mask token: a masked position stays masked with chance m_s / m_t (MDLM)."""
+
+    revises: ClassVar[bool] = False
+    eps: Number = 1e-3
+
+    def log_q(self, logits: Logits, view: View) -> Logits:
+        rule = "an absorbing process must have a mask token"
+        require(view.mask_id is not None, rule, None, "set mask_id on the canvas")
+        now, later = _chances(self.eps, view)
+        stay = later / now
+        is_mask = (jnp.arange(logits.shape[-1]) == view.mask_id)[None, None, :]
+        clean = jax.nn.log_softmax(jnp.where(is_mask, LOWEST, logits))
+        return jnp.where(is_mask, _safe_log(stay), clean + _safe_log(1 - stay))
+
+
+@struct.dataclass
+class Uniform:
+    """Noise is a token drawn uniformly; written tokens may change again (UDLM)."""
+
+    revises: ClassVar[bool] = True
+    eps: Number = 1e-3
+
+    def log_q(self, logits: Logits, view: View) -> Logits:
+        now, later = _chances(self.eps, view)
+        alpha_t, alpha_s = 1 - now, 1 - later
+        alpha_ts = alpha_t / alpha_s
+        size = logits.shape[-1]
+        clean = jax.nn.softmax(logits)
+        current = jax.nn.one_hot(view.window(view.tokens), size, dtype=clean.dtype)
+        # q(x_t | x_s) q(x_s | x_0), summed over the prediction of x_0; the normaliser is
+        # the same for every x_s and so left to the softmax.
+        joint = (
+            alpha_t * size * clean * current
+            + (alpha_ts - alpha_t) * current
+            + (alpha_s - alpha_t) * clean
+            + (1 - alpha_ts) * (1 - alpha_s) / size
+        )
+        return jax.nn.log_softmax(_safe_log(joint))
+
+
+def identity_process() -> Identity:
+    """Draws clean tokens directly."""
+    return Identity()
+
+
+def absorbing(eps: Number = 1e-3) -> Absorbing:
+    """Masked diffusion; eps = 0 is the raw schedule m_t = t."""
+    return Absorbing(number("eps", eps, at_least=0, at_most=0.5))
+
+
+def uniform(eps: Number = 1e-3) -> Uniform:
+    """Uniform diffusion; eps = 0 is the raw schedule m_t = t."""
+    return Uniform(number("eps", eps, at_least=0, at_most=0.5))
+
+
+def _chances(eps: Number, view: View) -> tuple[Array, Array]:
+    keep = 1 - jnp.asarray(eps, jnp.float32)
+    return keep * view.time[:, None, None], keep * view.next_time[:, None, None]
+
+
+def _safe_log(x: Array) -> Array:
+    return jnp.where(x > 0, jnp.log(jnp.maximum(x, 1e-37)), LOWEST)

@@ -1,0 +1,8 @@
+"""Samplers: one step and one loop for every family of diffusion language models."""
+
+from sake_jax.samplers.drive import run as run
+from sake_jax.samplers.drive import start as start
+from sake_jax.samplers.plans import blocks as blocks
+from sake_jax.samplers.step import Sampler as Sampler
+from sake_jax.samplers.step import State as State
+from sake_jax.samplers.step import step as step

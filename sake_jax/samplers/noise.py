@@ -1,0 +1,42 @@
+"""Random numbers that belong to a position, not to a batch.
+
+Every draw's key is folded from (seed, prompt, sample, step, position counted from the
+first generated token). So a row's tokens do not depend on the batch it is in, on its
+padding, or on how the batch is spread over devices.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from sake_jax.core import Canvas, View
+from sake_jax.typing import Key, Logits
+
+Noise = Callable[[Array, View, int], Logits]
+"""`(one key per row, view, V) -> (B, W, V)` Gumbel noise; replace it to replay recorded noise."""
+
+
+def row_keys(key: Key, canvas: Canvas, step: Array) -> Array:
+    """(B,) one key for each row at this step."""
+
+    def fold(prompt, sample):
+        return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, prompt), sample), step)
+
+    return jax.vmap(fold)(canvas.prompt_id, canvas.sample_id)
+
+
+def gumbel(keys: Array, view: View, vocabulary: int) -> Logits:
+    """Standard Gumbel noise for every window position and token.
+
+    mode="high": the default resolves 2⁻²³ of a uniform, so that its largest values, the
+    ones that decide a draw from a large vocabulary, would repeat and end near 16.
+    """
+    columns = view.start - view.origin + jnp.arange(view.width)
+
+    def position(key, column):
+        own = jax.random.fold_in(key, column)
+        return jax.random.gumbel(own, (vocabulary,), jnp.float32, mode="high")
+
+    return jax.vmap(jax.vmap(position, (None, 0)), (0, None))(keys, columns)

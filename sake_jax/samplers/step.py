@@ -1,0 +1,115 @@
+"""The one step: read, guide, draw, reveal."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from sake_jax.core import Canvas, Context, Info, Plan, Reveal, Signal, View, mean_over
+from sake_jax.guidance.compose import Chain, Guided, guide, last_word
+from sake_jax.guidance.entropy import entropy, kl
+from sake_jax.samplers.noise import Noise, row_keys
+from sake_jax.typing import Key, Logits, Params
+
+
+@struct.dataclass
+class Sampler:
+    """Everything a run needs but parameters, key and canvas. Numbers are leaves."""
+
+    denoiser: Any
+    process: Any
+    guidance: Chain
+    draw: Chain
+    """Shapes what is drawn, but not the logits the reveal rule sees."""
+    plan: Plan
+    reveal: Reveal = struct.field(pytree_node=False)
+    noise: Noise = struct.field(pytree_node=False)
+    record: str = struct.field(pytree_node=False, default="brief")
+
+
+@struct.dataclass
+class State:
+    """What changes from step to step."""
+
+    canvas: Canvas
+    cache: Any
+    guidance: Any
+
+
+def context(sampler: Sampler, params: Params, view: View, features, cache) -> Context:
+    """What the guidances see; `features` are zeros before the first step."""
+
+    def log_q(logits: Logits) -> Logits:
+        nothing_pushed = (None,) * len(sampler.draw.parts)
+        shaped, _ = sampler.draw.apply(logits, nothing_pushed, sampler.draw.init(ctx), ctx)
+        return sampler.process.log_q(shaped, view)
+
+    ctx = Context(
+        view=view,
+        features=features,
+        tables=sampler.denoiser.tables(params),
+        head=lambda rows: sampler.denoiser.head(params, rows),
+        read=lambda other, kept: sampler.denoiser.read(params, other, kept),
+        log_q=log_q,
+        affine=sampler.denoiser.affine,
+        record=sampler.record,
+        cache=cache,
+    )
+    return ctx
+
+
+def step(
+    sampler: Sampler, params: Params, key: Key, state: State, index: jax.Array
+) -> tuple[State, Info]:
+    """One denoising step; `key` is the run's key, each step and row folds its own from it."""
+    canvas = state.canvas
+    view = sampler.plan.view(canvas, index)
+    features, cache = sampler.denoiser.read(params, view, state.cache)
+    ctx = context(sampler, params, view, features, None)
+    guided = guide(sampler.guidance, state.guidance, ctx)
+    log_q = last_word(sampler.guidance, guided, ctx)
+    keys = jax.vmap(jax.random.split)(row_keys(key, canvas, index))
+    draw_key, reveal_key = keys[:, 0], keys[:, 1]
+    drawn = jnp.argmax(log_q + sampler.noise(draw_key, view, log_q.shape[-1]), axis=-1)
+    kept = ctx.open & sampler.reveal(guided.logits, drawn, view, reveal_key)
+    info = _info(guided, drawn, kept, ctx)
+    closes = _closes(sampler, view, drawn, kept)
+    return State(_write(canvas, view, drawn, kept, closes), cache, guided.state), info
+
+
+def _closes(sampler: Sampler, view: View, drawn, kept):
+    """Which positions are done: a drawn mask token leaves its position open."""
+    if sampler.process.revises:
+        return jnp.zeros_like(kept)
+    return kept if view.mask_id is None else kept & (drawn != view.mask_id)
+
+
+def _write(canvas: Canvas, view: View, drawn, kept, closes) -> Canvas:
+    tokens = jnp.where(kept, drawn.astype(canvas.tokens.dtype), view.window(canvas.tokens))
+    still_open = view.window(canvas.open) & ~closes
+    update = jax.lax.dynamic_update_slice_in_dim
+    return canvas.replace(
+        tokens=update(canvas.tokens, tokens, view.start, axis=1),
+        open=update(canvas.open, still_open, view.start, axis=1),
+    )
+
+
+def _info(guided: Guided, drawn, kept, ctx: Context) -> Info:
+    chances = jax.nn.softmax(guided.logits)
+    chance = jnp.take_along_axis(chances, drawn[..., None], axis=-1)[..., 0]
+    info = Info(
+        entropy=mean_over(entropy(guided.logits), ctx.open),
+        confidence=mean_over(chance, kept),
+        revealed=jnp.sum(kept, axis=1),
+        finite=jnp.all(jnp.isfinite(guided.logits), axis=(1, 2)),
+    )
+    if ctx.record == "brief":
+        return info
+    is_signal = lambda node: isinstance(node, Signal)  # noqa: E731
+    nodes = jax.tree.leaves(guided.state, is_leaf=is_signal)
+    return info.replace(
+        base_entropy=mean_over(entropy(guided.base), ctx.open),
+        kl=mean_over(kl(guided.logits, guided.base), ctx.open),
+        signals=tuple(filter(is_signal, nodes)),
+    )

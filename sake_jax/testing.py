@@ -1,0 +1,246 @@
+"""Laws that every guidance obeys, and a toy denoiser to try one on.
+
+>>> import sake_jax as sj
+>>> sj.testing.check_guidance(sj.chain(sj.top_p(0.9), sj.sake(1.0)))
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from sake_jax.core import LOWEST, Context, Guidance, Tables, View
+from sake_jax.guidance.compose import chain, guide, last_word
+from sake_jax.typing import Logits, Params
+
+Permute = Callable[[Guidance, np.ndarray], Guidance]
+
+
+@struct.dataclass
+class ToyDenoiser:
+    """A small untied network with a linear head; with a cache it recomputes the window only."""
+
+    affine: ClassVar[bool] = True
+
+    def read(self, params: Params, view: View, cache: Any):
+        """Each row mixes its token, its position, the condition and the mean of all rows."""
+        embedded = params["input"][view.tokens] + params["place"][view.positions]
+        weight = view.attend[..., None].astype(embedded.dtype)
+        mean = jnp.sum(weight * embedded, axis=1) / jnp.maximum(jnp.sum(weight, axis=1), 1)
+        mixed = embedded + mean[:, None, :]
+        if view.cond is not None:
+            mixed = mixed + params["label"][view.cond][:, None, :]
+        if cache is not None:
+            mixed = view.window(mixed)
+        rows = jnp.tanh(mixed @ params["mix"]) * params["scale"]
+        if cache is not None:
+            rows = jax.lax.dynamic_update_slice_in_dim(cache, rows, view.start, axis=1)
+            return rows, rows
+        return rows, None
+
+    def head(self, params: Params, rows):
+        return rows @ params["output"].T + params["bias"][None, None, :]
+
+    def tables(self, params: Params) -> Tables:
+        return Tables(params["input"], params["output"], params["bias"])
+
+
+def toy_params(seed: int, vocabulary: int = 17, width: int = 6, length: int = 32) -> Params:
+    """Random parameters for `ToyDenoiser`."""
+    random = np.random.default_rng(seed)
+    shapes = {
+        "input": (vocabulary, width),
+        "output": (vocabulary, width),
+        "mix": (width, width),
+        "place": (length, width),
+        "label": (4, width),
+        "bias": (vocabulary,),
+    }
+    params = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    return {name: jnp.asarray(p, jnp.float32) for name, p in params.items()} | {
+        "scale": jnp.float32(2.0)
+    }
+
+
+def toy_view(
+    seed: int, *, vocabulary: int = 17, rows: int = 4, length: int = 10, width: int = 6
+) -> View:
+    """A random view: padding on the left, a short prompt, a window at the end, some of it open."""
+    random = np.random.default_rng(seed)
+    columns = np.arange(length)[None, :]
+    pads = random.integers(0, 3, (rows, 1))
+    start = length - width
+    mask_id = vocabulary - 1
+    is_open = (columns >= start) & (random.random((rows, length)) < 0.6)
+    tokens = random.integers(0, mask_id, (rows, length))
+    progress = jnp.full(rows, random.uniform(0.1, 0.9), jnp.float32)
+    return View(
+        tokens=jnp.asarray(np.where(is_open, mask_id, tokens), jnp.int32),
+        open=jnp.asarray(is_open),
+        prompt=jnp.asarray((columns >= pads) & (columns < start)),
+        attend=jnp.asarray(columns >= pads),
+        positions=jnp.asarray(np.repeat(columns, rows, axis=0), jnp.int32),
+        time=1 - progress,
+        next_time=0.5 * (1 - progress),
+        progress=progress,
+        quota=jnp.ones(rows, jnp.int32),
+        start=jnp.int32(start),
+        cond=jnp.asarray(random.integers(0, 3, rows), jnp.int32),
+        width=width,
+        samples=2,
+        mask_id=jnp.int32(mask_id),
+    )
+
+
+def toy_context(params: Params, view: View, **changes: Any) -> Context:
+    """The context a guidance meets when `ToyDenoiser` has read this view."""
+    denoiser = ToyDenoiser()
+    features, _ = denoiser.read(params, view, None)
+    ctx = Context(
+        view=view,
+        features=features,
+        tables=denoiser.tables(params),
+        head=lambda rows: denoiser.head(params, rows),
+        read=lambda other, cache: denoiser.read(params, other, cache),
+        log_q=lambda logits: logits,
+    )
+    return dataclasses.replace(ctx, **changes)
+
+
+@jax.jit
+def outcome(guidance: Guidance, params: Params, view: View) -> tuple[Logits, Logits]:
+    """(log q after guidance, base logits) for the window of a toy scene."""
+    ctx = toy_context(params, view)
+    composed = chain(guidance)
+    guided = guide(composed, composed.init(ctx), ctx)
+    return last_word(composed, guided, ctx), ctx.head(ctx.rows)
+
+
+def _assert_same_distribution(a: Logits, b: Logits, message: str) -> None:
+    chex.assert_trees_all_close(
+        jax.nn.softmax(a), jax.nn.softmax(b), atol=2e-5, custom_message=message
+    )
+
+
+def _shapes(guidance: Guidance, seed: int, permute: Permute | None) -> None:
+    def one_step(guidance, params, view):
+        ctx = toy_context(params, view)
+        before = guidance.init(ctx)
+        return before, guide(guidance, before, ctx)
+
+    before, guided = jax.eval_shape(one_step, chain(guidance), toy_params(seed), toy_view(seed))
+    chex.assert_trees_all_equal_shapes_and_dtypes(guided.base, guided.logits)
+    chex.assert_trees_all_equal_shapes_and_dtypes(before, guided.state)
+
+
+def _closed(guidance: Guidance, seed: int, permute: Permute | None) -> None:
+    view = toy_view(seed)
+    guided, base = outcome(guidance, toy_params(seed), view)
+    closed = ~np.asarray(view.window(view.open & view.attend))
+    message = "closed and padded positions must keep their logits"
+    chex.assert_trees_all_close(guided[closed], base[closed], atol=1e-5, custom_message=message)
+
+
+def _shift(guidance: Guidance, seed: int, permute: Permute | None) -> None:
+    params, view = toy_params(seed), toy_view(seed)
+    shifted = params | {"bias": params["bias"] + 3.0}
+    plain, _ = outcome(guidance, params, view)
+    moved, _ = outcome(guidance, shifted, view)
+    message = "a constant added to all logits must not change the distribution"
+    _assert_same_distribution(plain, moved, message)
+
+
+def _permutation(guidance: Guidance, seed: int, permute: Permute | None) -> None:
+    params, view = toy_params(seed), toy_view(seed)
+    order = np.random.default_rng(seed + 1).permutation(params["input"].shape[0])
+    renamed = params | {name: params[name][order] for name in ("input", "output", "bias")}
+    new_id = np.argsort(order)
+    other = view.replace(
+        tokens=jnp.asarray(new_id)[view.tokens].astype(jnp.int32),
+        mask_id=jnp.int32(new_id[view.mask_id]),
+    )
+    plain, _ = outcome(guidance, params, view)
+    twin = permute(guidance, new_id) if permute else guidance
+    moved, _ = outcome(twin, renamed, other)
+    message = "renaming the tokens must rename the distribution"
+    _assert_same_distribution(plain[..., order], moved, message)
+
+
+def _finite(guidance: Guidance, seed: int, permute: Permute | None) -> None:
+    params, view = toy_params(seed), toy_view(seed)
+    column = jnp.arange(view.tokens.shape[1])[None, :]
+    banned = params["bias"].at[: params["bias"].shape[0] // 2].set(LOWEST)
+    cases = {
+        "logits of -1e30": (params | {"bias": banned}, view),
+        "all rows equal": (params | {"scale": jnp.float32(0)}, view),
+        "one open position": (params, view.replace(open=view.open & (column == column.size - 1))),
+        "no open position": (params, view.replace(open=jnp.zeros_like(view.open))),
+        "a row of padding": (params, view.replace(attend=view.attend.at[0].set(False))),
+    }
+    for name, (p, v) in cases.items():
+        guided, _ = outcome(guidance, p, v)
+        assert bool(jnp.all(jnp.isfinite(jax.nn.softmax(guided)))), f"not finite with {name}"
+
+
+def _traces(guidance: Guidance, seed: int, permute: Permute | None) -> None:
+    view = toy_view(seed)
+
+    def other(leaf):
+        return leaf * 0.9 if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
+
+    outcome(guidance, toy_params(seed), view)
+    programs = outcome._cache_size()
+    outcome(jax.tree.map(other, guidance), toy_params(seed + 1), view)
+    assert outcome._cache_size() == programs, "other numbers must not compile another program"
+
+
+def _batch(guidance: Guidance, seed: int, permute: Permute | None) -> None:
+    params, view = toy_params(seed), toy_view(seed)
+    together, _ = outcome(guidance, params, view)
+    alone = jax.tree.map(lambda x: x[:1] if x.ndim else x, view).replace(samples=1)
+    single, _ = outcome(guidance, params, alone)
+    message = "a row must not depend on the other rows of its batch"
+    _assert_same_distribution(together[:1], single, message)
+
+
+LAWS: dict[str, Callable[[Guidance, int, Permute | None], None]] = {
+    "shapes": _shapes,
+    "closed": _closed,
+    "shift": _shift,
+    "permutation": _permutation,
+    "finite": _finite,
+    "traces": _traces,
+    "batch": _batch,
+}
+"""Each law raises AssertionError when a guidance breaks it."""
+
+
+def check_guidance(
+    guidance: Guidance,
+    *,
+    seed: int = 0,
+    permute: Permute | None = None,
+    skip: Iterable[str] = (),
+) -> None:
+    """Runs our laws on a guidance of yours; raises AssertionError naming the broken one.
+
+    Args:
+      guidance: what to check.
+      seed: of the random scenes it is checked on.
+      permute: `(guidance, new_id) -> guidance` for guidances that name token ids: the same
+        guidance after token i was renamed new_id[i].
+      skip: names from `LAWS` that are not meant to hold, such as "batch" for guidances in
+        which samples see each other.
+    """
+    for name, law in LAWS.items():
+        if name in skip:
+            continue
+        try:
+            law(guidance, seed, permute)
+        except AssertionError as error:
+            raise AssertionError(f"law {name!r} is broken: {error}") from error

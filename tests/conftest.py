@@ -1,0 +1,52 @@
+"""Strict JAX, run-time shape checks, and goldens for all tests."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
+from jaxtyping import install_import_hook
+
+install_import_hook("sake_jax", "typechecker.check")  # before the first import of sake_jax
+
+import json
+from pathlib import Path
+
+import hypothesis
+import jax
+import numpy as np
+import pytest
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# Compilation takes longer than hypothesis likes, CI must not depend on luck, and a smaller
+# seed explains nothing, so failures are not shrunk.
+PHASES = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+hypothesis.settings.register_profile(
+    "ci", deadline=None, derandomize=True, max_examples=10, phases=PHASES
+)
+hypothesis.settings.load_profile("ci")
+
+GOLDENS = Path(__file__).parent / "goldens"
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """`golden("guidance/golden_guidance.npz")`: arrays of a file of reference outputs."""
+
+    def load(name: str):
+        path = GOLDENS / name
+        if path.suffix == ".json":
+            return json.loads(path.read_text())
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+
+    return load
+
+
+@pytest.fixture
+def float64():
+    """Double precision for one test."""
+    with jax.enable_x64(True):
+        yield

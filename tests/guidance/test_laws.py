@@ -1,0 +1,113 @@
+"""The laws of `sake_jax.testing`, over every public guidance."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import registry
+import sake_jax as sj
+from sake_jax.testing import LAWS, check_guidance, outcome, toy_params, toy_view
+
+ENTRIES = registry.ENTRIES
+seeds = st.integers(0, 10_000)
+
+
+def test_every_builder_is_registered():
+    """A public function that returns a Guidance must be in the registry."""
+
+    def makes_guidance(builder):
+        returned = inspect.signature(builder).return_annotation
+        return inspect.isclass(returned) and issubclass(returned, sj.Guidance)
+
+    functions = {name: f for name, f in vars(sj).items() if inspect.isfunction(f)}
+    builders = {name for name, f in functions.items() if makes_guidance(f)}
+    assert builders >= {"sake", "chain", "top_p", "classifier_free"}
+    assert builders == {entry.builder for entry in ENTRIES.values()}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", ENTRIES)
+def test_law(name, law):
+    entry = ENTRIES[name]
+    if law in entry.skip:
+        pytest.skip("does not hold by design")
+
+    @settings(max_examples=5)
+    @given(seeds)
+    def check(seed):
+        LAWS[law](entry.guidance, seed, entry.permute)
+
+    check()
+
+
+@pytest.mark.parametrize("name", [n for n, e in ENTRIES.items() if "batch" in e.skip])
+def test_samples_do_see_each_other_where_that_is_meant(name):
+    with pytest.raises(AssertionError, match="other rows"):
+        check_guidance(ENTRIES[name].guidance)
+
+
+NEUTRAL = {
+    "identity": sj.identity(),
+    "temperature(1)": sj.temperature(1.0),
+    "top_p(1)": sj.top_p(1.0),
+    "top_k(V)": sj.top_k(17),
+    "min_p(0)": sj.min_p(0.0),
+    "sake(0)": sj.sake(0.0),
+    "sake(0, exact)": sj.sake(0.0, gradient="exact"),
+    "diversity(0)": sj.diversity(sj.von_neumann, 0.0),
+    "classifier_free(0)": sj.classifier_free(0.0),
+    "classifier_free(0, posterior)": sj.classifier_free(0.0, form="posterior"),
+    "adaptive_free(0)": sj.adaptive_free(0.0),
+    "classifier_based(0)": sj.classifier_based(registry.classifier, registry.WEIGHTS, 0.0),
+    "when, never": sj.when(sj.temperature(0.1), start=0.0, end=0.0),
+}
+
+
+@pytest.mark.parametrize("name", NEUTRAL)
+@given(seeds)
+def test_neutral_elements(name, seed):
+    guided, base = outcome(NEUTRAL[name], toy_params(seed), toy_view(seed))
+    assert jnp.allclose(jax.nn.softmax(guided), jax.nn.softmax(base), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in ENTRIES if n not in ("identity", "when, pushed")])
+def test_registered_guidances_do_something(name):
+    guided, base = outcome(ENTRIES[name].guidance, toy_params(3), toy_view(3))
+    assert not jnp.allclose(jax.nn.softmax(guided), jax.nn.softmax(base), atol=1e-3)
+
+
+@given(seeds, st.permutations(sorted(ENTRIES)))
+@settings(max_examples=6)
+def test_chain_is_associative(seed, names):
+    a, b, c = (ENTRIES[name].guidance for name in names[:3])
+    scene = toy_params(seed), toy_view(seed)
+    left, _ = outcome(sj.chain(sj.chain(a, b), c), *scene)
+    right, _ = outcome(sj.chain(a, sj.chain(b, c)), *scene)
+    assert jnp.array_equal(left, right)
+
+
+def test_chain_flattens():
+    a, b, c = sj.top_p(0.9), sj.sake(1.0), sj.temperature(0.5)
+    assert sj.chain(sj.chain(a, sj.chain(b)), c).parts == (a, b, c)
+    assert sj.chain(sj.identity(), a).parts == (a,)
+
+
+def test_chain_goes_from_left_to_right():
+    scene = toy_params(0), toy_view(0)
+    cold_first, _ = outcome(sj.chain(sj.temperature(0.1), sj.top_p(0.9)), *scene)
+    cut_first, _ = outcome(sj.chain(sj.top_p(0.9), sj.temperature(0.1)), *scene)
+    kept = [jnp.sum(logits > -1e28, axis=-1) for logits in (cold_first, cut_first)]
+    assert bool(jnp.all(kept[0] <= kept[1]))
+    assert bool(jnp.any(kept[0] < kept[1]))
+
+
+def test_check_guidance_finds_a_broken_law():
+    def loud(logits, ctx):
+        return logits * jnp.sum(logits, axis=-1, keepdims=True)
+
+    with pytest.raises(AssertionError, match="law 'shift' is broken"):
+        check_guidance(sj.transform(loud))
