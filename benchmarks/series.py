@@ -22,13 +22,23 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from optax.contrib import MuonDimensionNumbers, muon
 from tqdm import tqdm
 
 NUMBERS, LENGTH = 128, 8
 MASK = NUMBERS
 SHIFT = 10.0
-RECIPE = {"rate": 2e-3, "warmup": 0.05, "decay": 0.1, "b2": 0.98, "clip": 1.0, "shift": SHIFT}
-CHUNK = 50
+STEPS, BATCH, CHUNK = 3000, 64, 50
+RECIPE = {
+    "rate": 0.008,
+    "table_rate": 0.016,
+    "warmup": 0.05,
+    "decay": 0.1,
+    "b2": 0.98,
+    "clip": 1.0,
+    "shift": SHIFT,
+}
+MATRICES = ("qkv", "mix", "up", "down")
 
 Params = dict[str, Array]
 
@@ -84,9 +94,8 @@ def init(config: Config, key: Array) -> Params:
     }
     keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
     params = {name: 0.02 * jax.random.normal(keys[name], shape) for name, shape in shapes.items()}
-    for name in ("qkv", "mix", "up", "down"):
-        fan_in = shapes[name][1]
-        params[name] *= fan_in**-0.5 / 0.02
+    for name in MATRICES:
+        params[name] *= shapes[name][1] ** -0.5 / 0.02
     for name in ("mix", "down"):  # the writers into the stream start small
         params[name] *= (2 * n) ** -0.5
     norms = {"attention_norm": (n, d), "feed_norm": (n, d), "norm": (d,)}
@@ -137,15 +146,10 @@ def loss(config: Config, params: Params, key: Array, tokens: Array) -> Array:
 
 
 def train(
-    config: Config, *, steps: int = 3000, batch: int = 256, seed: int = 0, progress: bool = True
+    config: Config, *, steps: int = STEPS, batch: int = BATCH, seed: int = 0, progress: bool = True
 ) -> Params:
-    """Train from scratch with AdamW, a linear warm-up and a cosine decay to zero."""
-    warmup = int(RECIPE["warmup"] * steps)
-    rate = optax.warmup_cosine_decay_schedule(0.0, RECIPE["rate"], warmup, steps)
-    optimizer = optax.chain(
-        optax.clip_by_global_norm(RECIPE["clip"]),
-        optax.adamw(rate, b2=RECIPE["b2"], weight_decay=RECIPE["decay"], mask=_decayed),
-    )
+    """Train from scratch: Muon on the matrices, Adam on the tables, warm-up and cosine decay."""
+    optimizer = _optimizer(steps)
 
     def step(carry: tuple[Params, optax.OptState], key: Array):
         params, state = carry
@@ -162,21 +166,36 @@ def train(
     with tqdm(total=steps, desc="train", unit="step", disable=not progress) as bar:
         for start in range(0, steps, CHUNK):
             carry, values = run(carry, keys[start : start + CHUNK])
-            bar.set_postfix(loss=f"{float(values.mean()):.4f}")
+            bar.set_postfix(loss=f"{float(values.mean()):.4f}", refresh=False)
             bar.update(len(values))
     return _tie(config, carry[0])
 
 
-def _decayed(params: Params) -> dict[str, bool]:
-    return {name: name in ("qkv", "mix", "up", "down") for name in params}
+def _optimizer(steps: int) -> optax.GradientTransformation:
+    def rate(peak: float) -> optax.Schedule:
+        warmup = int(RECIPE["warmup"] * steps)
+        return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, steps)
+
+    def matrices(params: Params) -> dict[str, MuonDimensionNumbers | None]:
+        return {name: MuonDimensionNumbers(1, 2) if name in MATRICES else None for name in params}
+
+    muon_ = muon(
+        rate(RECIPE["rate"]),
+        adam_learning_rate=rate(RECIPE["table_rate"]),
+        adam_b2=RECIPE["b2"],
+        weight_decay=RECIPE["decay"],
+        consistent_rms=0.2,
+        muon_weight_dimension_numbers=matrices,
+    )
+    return optax.chain(optax.clip_by_global_norm(RECIPE["clip"]), muon_)
 
 
 def load_or_train(
     config: Config,
     folder: str | Path,
     *,
-    steps: int = 3000,
-    batch: int = 256,
+    steps: int = STEPS,
+    batch: int = BATCH,
     seed: int = 0,
     progress: bool = True,
 ) -> Params:

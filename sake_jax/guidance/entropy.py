@@ -29,7 +29,7 @@ def kl(logits: Float[Array, "*N V"], base: Float[Array, "*N V"]) -> Float[Array,
 
 
 def expectation(logits: Float[Array, "*N V"], values: Float[Array, "*N V"]) -> Float[Array, "*N"]:
-    """The mean of `values` under softmax(logits); values where the probability is 0 do not count."""
+    """The mean of `values` under softmax(logits); values of probability 0 do not count."""
     p = jax.nn.softmax(logits)
     return jnp.sum(jnp.where(p > 0, p * values, 0), axis=-1)
 
