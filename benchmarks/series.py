@@ -1,9 +1,9 @@
 """A tiny masked-diffusion language model of arithmetic series, to measure diversity on.
 
-The data. A series is x_k = a + k d for k = 0..7, with every x_k in 0..127 and d != 0 (so |d| <= 18):
-there are 2,214 of them. They are put in a fixed random order and the one of rank r = 0, 1, ... is
-drawn with weight 1 / (r + SHIFT): a few series are common and most are rare, so that a sampler at
-a low temperature collapses on the common ones. Token 128 is the mask.
+The data. A series is x_k = a + k d for k = 0..7, with every x_k in 0..127 and d != 0, so that
+|d| <= 18: there are 2,214 of them. They are put in a fixed random order, and the one of rank
+r = 0, 1, ... is drawn with weight 1 / (r + SHIFT): a few are common and most are rare, so that a
+sampler at a low temperature collapses on the common ones. Token 128 is the mask.
 
 The model. A bidirectional pre-norm transformer shaped like LLaDA (RMSNorm, SwiGLU three times as
 wide as the stream, no biases, separate input and output tables), but with learned positions:
@@ -16,6 +16,7 @@ import os
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,20 +26,19 @@ from jax import Array
 from optax.contrib import MuonDimensionNumbers, muon
 from tqdm import tqdm
 
-NUMBERS, LENGTH = 128, 8
+NUMBERS, LENGTH, SHIFT = 128, 8, 10.0
 MASK = NUMBERS
-SHIFT = 10.0
-STEPS, BATCH, CHUNK = 3000, 64, 50
-RECIPE = {
-    "rate": 0.008,
-    "table_rate": 0.016,
-    "warmup": 0.05,
-    "decay": 0.1,
-    "b2": 0.98,
-    "clip": 1.0,
-    "shift": SHIFT,
-}
+STEPS, BATCH, CHUNK = 2400, 128, 50
+OPTIMIZER = {"rate": 0.008, "rms": 0.2, "decay": 0.1, "warmup": 0.05, "clip": 1.0}
+OPTIMIZER |= {"adam_rate": 0.016, "b2": 0.98}
 MATRICES = ("qkv", "mix", "up", "down")
+
+_PAIRS = [(a, d) for a in range(NUMBERS) for d in range(-NUMBERS, NUMBERS) if d != 0]
+_INSIDE = [(a, d) for a, d in _PAIRS if 0 <= a + (LENGTH - 1) * d < NUMBERS]
+_STARTS, _STEPS = np.random.default_rng(0).permutation(_INSIDE).astype(np.int32).T[..., None]
+SERIES = _STARTS + _STEPS * np.arange(LENGTH, dtype=np.int32)  # (2214, LENGTH), common first
+WEIGHTS = 1 / (np.arange(len(SERIES)) + SHIFT)
+WEIGHTS /= WEIGHTS.sum()
 
 Params = dict[str, Array]
 
@@ -47,25 +47,12 @@ Params = dict[str, Array]
 class Config:
     """The shape of the model; `tied` makes the output table the input table."""
 
-    vocab: int = NUMBERS + 1
+    vocab: int = MASK + 1
     length: int = LENGTH
     width: int = 128
     layers: int = 3
     heads: int = 4
     tied: bool = False
-
-
-def _series() -> np.ndarray:
-    """All the series, (2214, LENGTH), the most common first."""
-    starts, steps = np.meshgrid(np.arange(NUMBERS), np.arange(1 - NUMBERS, NUMBERS), indexing="ij")
-    rows = starts.reshape(-1, 1) + steps.reshape(-1, 1) * np.arange(LENGTH)
-    valid = (rows >= 0).all(1) & (rows < NUMBERS).all(1) & (rows[:, 0] != rows[:, 1])
-    return np.random.default_rng(0).permutation(rows[valid]).astype(np.int32)
-
-
-SERIES = _series()
-WEIGHTS = 1 / (np.arange(len(SERIES)) + SHIFT)
-WEIGHTS /= WEIGHTS.sum()
 
 
 def draw(key: Array, n: int) -> Array:
@@ -84,20 +71,16 @@ def init(config: Config, key: Array) -> Params:
     """Fresh parameters: a flat dict, the layers stacked along the first axis."""
     d, n = config.width, config.layers
     shapes = {
-        "input": (config.vocab, d),
-        "output": (config.vocab, d),
-        "positions": (config.length, d),
-        "qkv": (n, d, 3 * d),
-        "mix": (n, d, d),
-        "up": (n, d, 6 * d),
-        "down": (n, 3 * d, d),
+        "input": ((config.vocab, d), 0.02),
+        "output": ((config.vocab, d), 0.02),
+        "positions": ((config.length, d), 0.02),
+        "qkv": ((n, d, 3 * d), d**-0.5),
+        "mix": ((n, d, d), (2 * n * d) ** -0.5),
+        "up": ((n, d, 6 * d), d**-0.5),
+        "down": ((n, 3 * d, d), (2 * n * 3 * d) ** -0.5),
     }
-    keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
-    params = {name: 0.02 * jax.random.normal(keys[name], shape) for name, shape in shapes.items()}
-    for name in MATRICES:
-        params[name] *= shapes[name][1] ** -0.5 / 0.02
-    for name in ("mix", "down"):  # the writers into the stream start small
-        params[name] *= (2 * n) ** -0.5
+    drawn = zip(shapes.items(), jax.random.split(key, len(shapes)), strict=True)
+    params = {name: std * jax.random.normal(k, shape) for (name, (shape, std)), k in drawn}
     norms = {"attention_norm": (n, d), "feed_norm": (n, d), "norm": (d,)}
     return _tie(config, params | {name: jnp.ones(shape) for name, shape in norms.items()})
 
@@ -128,30 +111,46 @@ def features(config: Config, params: Params, tokens: Array) -> Array:
 def loss(config: Config, params: Params, key: Array, tokens: Array) -> Array:
     """The masked-diffusion bound on the negative log-likelihood, in nats per token.
 
-    The times are stratified over the batch (one shared uniform, evenly spaced shifts), then
-    rounded up to t = m / L, and exactly m random tokens are masked. In expectation this is the
-    usual bound (each token masked with probability t ~ U(0, 1), cross entropy / t), with less
-    variance, and no sequence is left without a mask.
+    The times are stratified over the batch, then rounded up to t = m / L, and exactly m random
+    tokens are masked. In expectation this is the usual bound (each token masked with probability
+    t ~ U(0, 1), cross entropy / t), with less variance and no sequence without a mask.
     """
     batch, length = tokens.shape
     key_time, key_mask = jax.random.split(key)
     times = (jax.random.uniform(key_time) + jnp.arange(batch) / batch) % 1
     count = jnp.clip(jnp.ceil(times * length), 1, length)[:, None]
-    ranks = jax.random.uniform(key_mask, tokens.shape).argsort(-1).argsort(-1)
-    masked = ranks < count
+    masked = jax.random.uniform(key_mask, tokens.shape).argsort(-1).argsort(-1) < count
     params = _tie(config, params)
-    states = features(config, params, jnp.where(masked, config.vocab - 1, tokens))
+    states = features(config, params, jnp.where(masked, MASK, tokens))
     losses = optax.softmax_cross_entropy_with_integer_labels(states @ params["output"].T, tokens)
     return jnp.mean(jnp.sum(losses * masked / count, -1))
+
+
+def _optimizer(steps: int) -> optax.GradientTransformation:
+    """Muon on the matrices, Adam on the rest, each with a warm-up and a cosine decay to zero."""
+    warmup, peaks = int(OPTIMIZER["warmup"] * steps), (OPTIMIZER["rate"], OPTIMIZER["adam_rate"])
+    rates = [optax.warmup_cosine_decay_schedule(0, peak, warmup, steps) for peak in peaks]
+
+    def axes(params: Any) -> Any:
+        return {name: MuonDimensionNumbers(1, 2) if name in MATRICES else None for name in params}
+
+    both = muon(
+        rates[0],
+        adam_learning_rate=rates[1],
+        adam_b2=OPTIMIZER["b2"],
+        weight_decay=OPTIMIZER["decay"],
+        consistent_rms=OPTIMIZER["rms"],
+        muon_weight_dimension_numbers=axes,
+    )
+    return optax.chain(optax.clip_by_global_norm(OPTIMIZER["clip"]), both)
 
 
 def train(
     config: Config, *, steps: int = STEPS, batch: int = BATCH, seed: int = 0, progress: bool = True
 ) -> Params:
-    """Train from scratch: Muon on the matrices, Adam on the tables, warm-up and cosine decay."""
-    optimizer = _optimizer(steps)
+    """Train from scratch, on fresh series at every step."""
 
-    def step(carry: tuple[Params, optax.OptState], key: Array):
+    def step(carry: Any, key: Array) -> tuple[Any, Array]:
         params, state = carry
         key_data, key_loss = jax.random.split(key)
         tokens = draw(key_data, batch)
@@ -161,7 +160,7 @@ def train(
 
     run = jax.jit(partial(jax.lax.scan, step))
     key_init, key_steps = jax.random.split(jax.random.key(seed))
-    params = init(config, key_init)
+    params, optimizer = init(config, key_init), _optimizer(steps)
     carry, keys = (params, optimizer.init(params)), jax.random.split(key_steps, steps)
     with tqdm(total=steps, desc="train", unit="step", disable=not progress) as bar:
         for start in range(0, steps, CHUNK):
@@ -171,44 +170,18 @@ def train(
     return _tie(config, carry[0])
 
 
-def _optimizer(steps: int) -> optax.GradientTransformation:
-    def rate(peak: float) -> optax.Schedule:
-        warmup = int(RECIPE["warmup"] * steps)
-        return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, steps)
-
-    def matrices(params: Params) -> dict[str, MuonDimensionNumbers | None]:
-        return {name: MuonDimensionNumbers(1, 2) if name in MATRICES else None for name in params}
-
-    muon_ = muon(
-        rate(RECIPE["rate"]),
-        adam_learning_rate=rate(RECIPE["table_rate"]),
-        adam_b2=RECIPE["b2"],
-        weight_decay=RECIPE["decay"],
-        consistent_rms=0.2,
-        muon_weight_dimension_numbers=matrices,
-    )
-    return optax.chain(optax.clip_by_global_norm(RECIPE["clip"]), muon_)
-
-
 def load_or_train(
-    config: Config,
-    folder: str | Path,
-    *,
-    steps: int = STEPS,
-    batch: int = BATCH,
-    seed: int = 0,
-    progress: bool = True,
+    config: Config, folder: str | Path, *, steps: int = STEPS, batch: int = BATCH, seed: int = 0
 ) -> Params:
-    """The trained parameters, from `folder` if this very recipe was trained before."""
-    recipe = asdict(config) | RECIPE | {"steps": steps, "batch": batch, "seed": seed}
+    """The trained parameters, from `folder` if this very recipe was trained there before."""
+    recipe = [asdict(config), OPTIMIZER, SHIFT, steps, batch, seed]
     digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
     path = Path(folder) / f"series-{digest}.npz"
-    if path.exists():
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: jnp.asarray(arrays[name]) for name in arrays.files}
-    params = train(config, steps=steps, batch=batch, seed=seed, progress=progress)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial_path = path.with_name(f"{path.stem}.{os.getpid()}.tmp.npz")
-    np.savez(partial_path, **{name: np.asarray(value) for name, value in params.items()})
-    partial_path.replace(path)  # atomic: a killed run leaves no broken cache
-    return params
+    if not path.exists():
+        params = train(config, steps=steps, batch=batch, seed=seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}.npz")
+        np.savez(unfinished, allow_pickle=False, **jax.device_get(params))
+        unfinished.replace(path)  # a killed run leaves no broken cache
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: jnp.asarray(arrays[name]) for name in arrays.files}

@@ -43,6 +43,7 @@ from sake_jax.process import uniform as uniform
 from sake_jax.samplers import Sampler as Sampler
 from sake_jax.samplers import blocks as blocks
 from sake_jax.samplers import run as run
+from sake_jax.samplers import sampler as sampler
 from sake_jax.schedules import Schedule as Schedule
 from sake_jax.schedules import cosine as cosine
 from sake_jax.schedules import linear as linear

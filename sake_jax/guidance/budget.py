@@ -32,20 +32,22 @@ def fraction(
         return jnp.maximum(c * mean - log_z, 0), variance
 
     def refine(_, carry):
-        c, low, high, best = carry
+        c, low, high = carry
         divergence, variance = moved(c)
-        best = jnp.where(divergence <= budget, jnp.maximum(best, c), best)
         low = jnp.where(divergence <= target, jnp.maximum(low, c), low)
         high = jnp.where(divergence > target, jnp.minimum(high, c), high)
         root = jnp.sqrt(divergence)
         newton = c + 2 * root * (jnp.sqrt(target) - root) / jnp.maximum(c * variance, 1e-30)
         inside = (newton > low) & (newton < high)
-        return jnp.where(inside, newton, 0.5 * (low + high)), low, high, best
+        better = jnp.where(inside, newton, 0.5 * (low + high))
+        settled = jnp.abs(divergence - target) <= 1e-5 * target
+        return jnp.where(settled, c, better), low, high
 
     zero = jnp.zeros_like(budget)
     one = jnp.ones_like(budget)
     full, _ = moved(one)
     variance = expectation(logits, jnp.square(psi))
     start = jnp.minimum(jnp.sqrt(2 * target / jnp.maximum(variance, 1e-30)), one)
-    *_, best = jax.lax.fori_loop(0, ITERATIONS, refine, (start, zero, one, zero))
-    return jnp.where(full <= budget, one, best)
+    c, low, _ = jax.lax.fori_loop(0, ITERATIONS, refine, (start, zero, one))
+    found = jnp.where(moved(c)[0] <= budget, c, low)
+    return jnp.where(full <= budget, one, found)

@@ -5,4 +5,5 @@ from sake_jax.samplers.drive import start as start
 from sake_jax.samplers.plans import blocks as blocks
 from sake_jax.samplers.step import Sampler as Sampler
 from sake_jax.samplers.step import State as State
+from sake_jax.samplers.step import sampler as sampler
 from sake_jax.samplers.step import step as step

@@ -6,10 +6,26 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from sake_jax.core import Canvas, Context, Info, Plan, Reveal, Signal, View, mean_over
-from sake_jax.guidance.compose import Chain, Guided, guide, last_word
+from sake_jax.checks import one_of
+from sake_jax.core import (
+    RECORDS,
+    Canvas,
+    Context,
+    Denoiser,
+    Guidance,
+    Info,
+    Plan,
+    Process,
+    Reveal,
+    Signal,
+    View,
+    mean_over,
+)
+from sake_jax.guidance.compose import Chain, Guided, chain, guide, identity, last_word
 from sake_jax.guidance.entropy import entropy, kl
-from sake_jax.samplers.noise import Noise, row_keys
+from sake_jax.process import Identity
+from sake_jax.reveal import confidence
+from sake_jax.samplers.noise import Noise, gumbel, row_keys
 from sake_jax.typing import Key, Logits, Params
 
 
@@ -26,6 +42,42 @@ class Sampler:
     reveal: Reveal = struct.field(pytree_node=False)
     noise: Noise = struct.field(pytree_node=False)
     record: str = struct.field(pytree_node=False, default="brief")
+
+
+def sampler(
+    denoiser: Denoiser,
+    plan: Plan,
+    *,
+    guidance: Guidance | None = None,
+    draw: Guidance | None = None,
+    process: Process | None = None,
+    reveal: Reveal = confidence,
+    noise: Noise = gumbel,
+    record: str = "brief",
+) -> Sampler:
+    """Puts a sampler together.
+
+    Args:
+      denoiser: the model, without its parameters.
+      plan: which columns are written when; see `blocks`.
+      guidance: changes the distribution, and the reveal rule sees it.
+      draw: changes what is drawn only: temperature and filters, usually.
+      process: how noise is undone; `identity_process()` by default.
+      reveal: which draws are kept; a function of `sake_jax.reveal` or your own.
+      noise: where Gumbel noise comes from; replace it to replay recorded noise.
+      record: "brief", or "signal" for telemetry that needs base and guided logits.
+    """
+    one_of("record", record, RECORDS)
+    return Sampler(
+        denoiser=denoiser,
+        process=process or Identity(),
+        guidance=chain(identity(), *([guidance] if guidance else [])),
+        draw=chain(identity(), *([draw] if draw else [])),
+        plan=plan,
+        reveal=reveal,
+        noise=noise,
+        record=record,
+    )
 
 
 @struct.dataclass
