@@ -125,21 +125,16 @@ def step(
     draw_key, reveal_key = keys[:, 0], keys[:, 1]
     drawn = jnp.argmax(log_q + sampler.noise(draw_key, view, log_q.shape[-1]), axis=-1)
     kept = ctx.open & sampler.reveal(guided.logits, drawn, view, reveal_key)
-    info = _info(guided, drawn, kept, ctx)
-    closes = _closes(sampler, view, drawn, kept)
-    return State(_write(canvas, view, drawn, kept, closes), cache, guided.state), info
+    if view.mask_id is not None:
+        kept = kept & (drawn != view.mask_id)  # noise that stays noise
+    closed = jnp.zeros_like(kept) if sampler.process.revises else kept
+    canvas = _write(canvas, view, drawn, kept, closed)
+    return State(canvas, cache, guided.state), _info(guided, drawn, kept, ctx)
 
 
-def _closes(sampler: Sampler, view: View, drawn, kept):
-    """Which positions are done: a drawn mask token leaves its position open."""
-    if sampler.process.revises:
-        return jnp.zeros_like(kept)
-    return kept if view.mask_id is None else kept & (drawn != view.mask_id)
-
-
-def _write(canvas: Canvas, view: View, drawn, kept, closes) -> Canvas:
+def _write(canvas: Canvas, view: View, drawn, kept, closed) -> Canvas:
     tokens = jnp.where(kept, drawn.astype(canvas.tokens.dtype), view.window(canvas.tokens))
-    still_open = view.window(canvas.open) & ~closes
+    still_open = view.window(canvas.open) & ~closed
     update = jax.lax.dynamic_update_slice_in_dim
     return canvas.replace(
         tokens=update(canvas.tokens, tokens, view.start, axis=1),
