@@ -13,6 +13,7 @@ from jax import Array
 from jaxtyping import Float
 
 from sake_jax.checks import number
+from sake_jax.guidance.select import threshold
 from sake_jax.typing import Leaf
 
 Heuristic = Callable[[Float[Array, "..."], Float[Array, "..."]], Float[Array, ""]]
@@ -107,10 +108,9 @@ def density(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, "L L"]:
 
 def median(distances: Float[Array, "..."], weights: Float[Array, "..."]) -> Float[Array, ""]:
     """The median squared distance: half of the pairs are nearer than σ."""
-    distances, weights = distances.reshape(-1), weights.reshape(-1)
-    ordered = jnp.sort(jnp.where(weights > 0, distances, jnp.inf))
-    count = jnp.sum(weights > 0)
-    middle = ordered[jnp.maximum(count - 1, 0) // 2]
+    counted = (weights.reshape(-1) > 0).astype(distances.dtype)
+    count = jnp.sum(counted)
+    middle = threshold(distances.reshape(-1), counted, count - (count - 1) // 2)
     return jnp.where(count > 0, middle, jnp.ones_like(middle))
 
 

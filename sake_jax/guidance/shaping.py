@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from sake_jax.checks import number, require
 from sake_jax.core import LOWEST, Guidance
+from sake_jax.guidance.select import threshold
 from sake_jax.typing import Logits, Number
 
 
@@ -76,8 +77,8 @@ class MinP(Guidance):
 
     def apply(self, logits, psi, state, ctx):
         ratio = ctx.number(self.ratio)
-        threshold = jnp.max(logits, axis=-1, keepdims=True) + jnp.log(jnp.maximum(ratio, 1e-37))
-        kept = jnp.where(logits >= threshold, logits, LOWEST)
+        least = jnp.max(logits, axis=-1, keepdims=True) + jnp.log(jnp.maximum(ratio, 1e-37))
+        kept = jnp.where(logits >= least, logits, LOWEST)
         return jnp.where(ratio > 0, kept, logits), state
 
 
@@ -127,29 +128,6 @@ def transform(function: Callable[..., Logits], *numbers: Number) -> Transform:
 
 
 def _keep_heaviest(logits: Logits, weights: Logits, target: Float[Array, "#B #W"]) -> Logits:
-    """Keeps the fewest highest logits whose weights sum to `target`.
-
-    The threshold is found exactly, by bisection over the 2³² float32 bit patterns:
-    each round is one reduction over the vocabulary, so nothing is sorted, targets may be
-    traced, and a vocabulary split over devices is never gathered.
-    """
-    keys = _ordered(logits.astype(jnp.float32))
-
-    def narrow(_, bracket):
-        low, high = bracket  # the heaviest set above `low` reaches the target
-        middle = (low & high) + ((low ^ high) >> 1)  # the mean without overflow
-        mass = jnp.sum(jnp.where(keys >= middle[..., None], weights, 0), axis=-1)
-        enough = mass >= target
-        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
-
-    lowest = jnp.full(logits.shape[:-1], jnp.iinfo(jnp.int32).min, jnp.int32)
-    highest = jnp.full(logits.shape[:-1], jnp.iinfo(jnp.int32).max, jnp.int32)
-    threshold, _ = jax.lax.fori_loop(0, 33, narrow, (lowest, highest))
-    return jnp.where(keys >= threshold[..., None], logits, LOWEST)
-
-
-def _ordered(values: Array) -> Array:
-    """int32 keys that sort as the float32 values do."""
-    values = jnp.where(values == 0, 0.0, values)  # minus zero ties with zero
-    bits = jax.lax.bitcast_convert_type(values, jnp.int32)
-    return jnp.where(bits < 0, bits ^ jnp.int32(0x7FFFFFFF), bits)
+    """Keeps the fewest highest logits whose weights sum to `target`."""
+    target = jnp.broadcast_to(target, logits.shape[:-1])
+    return jnp.where(logits >= threshold(logits, weights, target)[..., None], logits, LOWEST)

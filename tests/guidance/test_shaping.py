@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sake_jax as sj
+from sake_jax.guidance.select import threshold
 from sake_jax.testing import toy_context, toy_params, toy_view
 
 CTX = toy_context(toy_params(0), toy_view(0))
@@ -120,3 +121,14 @@ def test_transform_gets_its_numbers():
 
     logits = random_logits(5)
     np.testing.assert_allclose(shape(sj.transform(scale, 2.0), logits), logits * 2)
+
+
+@given(seeds)
+def test_threshold_is_an_order_statistic(seed):
+    random = np.random.default_rng(seed)
+    values = np.round(random.normal(size=(3, 25)) * 3).astype(np.float32)  # many ties
+    for rank in (1, 2, 13, 25):
+        found = threshold(jnp.asarray(values), jnp.ones((3, 25)), jnp.full(3, rank, jnp.float32))
+        assert np.array_equal(found, np.sort(values, axis=-1)[:, -rank])
+    beyond = threshold(jnp.asarray(values), jnp.ones((3, 25)), jnp.full(3, 26.0))
+    assert np.isneginf(np.asarray(beyond)).all()

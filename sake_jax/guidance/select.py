@@ -1,0 +1,42 @@
+"""Order statistics without sorting."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+
+def threshold(
+    values: Float[Array, "*N V"], weights: Float[Array, "*N V"], target: Float[Array, "*N"]
+) -> Float[Array, "*N"]:
+    """The largest t for which the weights of the values >= t sum to `target`, per row.
+
+    Exact, by bisection over the 2³² bit patterns of float32: each round is one reduction
+    over the last axis, so nothing is sorted, targets may be traced, and an axis that is
+    split over devices is never gathered. Minus infinity where `target` is out of reach.
+    """
+    keys = _ordered(values.astype(jnp.float32))
+
+    def narrow(_, bracket):
+        low, high = bracket  # values above `low` reach the target, those above `high` do not
+        middle = (low & high) + ((low ^ high) >> 1)  # the mean without overflow
+        mass = jnp.sum(jnp.where(keys >= middle[..., None], weights, 0), axis=-1)
+        enough = mass >= target
+        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
+
+    lowest = jnp.full(target.shape, _ordered(jnp.float32(-jnp.inf)), jnp.int32)
+    highest = jnp.full(target.shape, jnp.iinfo(jnp.int32).max, jnp.int32)
+    low, _ = jax.lax.fori_loop(0, 32, narrow, (lowest, highest))
+    return _ordered_back(low).astype(values.dtype)
+
+
+def _ordered(values: Array) -> Array:
+    """int32 keys that sort as the float32 values do."""
+    values = jnp.where(values == 0, 0.0, values)  # minus zero ties with zero
+    bits = jax.lax.bitcast_convert_type(values, jnp.int32)
+    return jnp.where(bits < 0, bits ^ jnp.int32(0x7FFFFFFF), bits)
+
+
+def _ordered_back(keys: Array) -> Array:
+    bits = jnp.where(keys < 0, keys ^ jnp.int32(0x7FFFFFFF), keys)
+    return jax.lax.bitcast_convert_type(bits, jnp.float32)
