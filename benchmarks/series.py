@@ -24,7 +24,7 @@ import numpy as np
 import optax
 from jax import Array
 from optax.contrib import MuonDimensionNumbers, muon
-from tqdm import tqdm
+from rich.progress import Progress
 
 NUMBERS, LENGTH, SHIFT = 128, 8, 10.0
 MASK = NUMBERS
@@ -162,11 +162,12 @@ def train(
     key_init, key_steps = jax.random.split(jax.random.key(seed))
     params, optimizer = init(config, key_init), _optimizer(steps)
     carry, keys = (params, optimizer.init(params)), jax.random.split(key_steps, steps)
-    with tqdm(total=steps, desc="train", unit="step", disable=not progress) as bar:
+    with Progress(disable=not progress) as bar:
+        task = bar.add_task("train", total=steps)
         for start in range(0, steps, CHUNK):
             carry, values = run(carry, keys[start : start + CHUNK])
-            bar.set_postfix(loss=f"{float(values.mean()):.4f}", refresh=False)
-            bar.update(len(values))
+            label = f"train, loss {float(values.mean()):.3f}"
+            bar.update(task, advance=len(values), description=label)
     return _tie(config, carry[0])
 
 

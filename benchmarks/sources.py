@@ -29,8 +29,7 @@ HOT = 2.0
 """The temperature of the control's first step."""
 
 
-@struct.dataclass
-class SeriesDenoiser:
+class SeriesDenoiser(struct.PyTreeNode):
     """The series model as the library sees models."""
 
     affine: ClassVar[bool] = True

@@ -5,12 +5,13 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 PROGRESS = np.linspace(0, 1, 9, dtype=np.float32)
 """Where schedules are checked."""
 
 
-def require(condition: bool, rule: str, got: Any, remedy: str) -> None:
+def require(condition: Any, rule: str, got: Any, remedy: str) -> None:
     """Raises ``ValueError("<rule>, got <got>; <remedy>.")`` unless the condition holds."""
     if not condition:
         raise ValueError(f"{rule}, got {got!r}; {remedy}.")
@@ -39,20 +40,18 @@ def number(
     """
     numbers = [value(progress) for progress in PROGRESS] if callable(value) else value
     for leaf in jax.tree.leaves(numbers):
-        if isinstance(leaf, jax.core.Tracer):
+        if isinstance(leaf, Tracer):
             continue
         try:
             array = np.asarray(leaf, dtype=np.float64)
         except (TypeError, ValueError):
             require(False, f"{name} must be a number or a schedule", leaf, "pass a float")
         require(bool(np.isfinite(array).all()), f"{name} must be finite", leaf, "check its source")
+        low, high = array.min(initial=np.inf), array.max(initial=-np.inf)
         if at_least is not None:
-            rule = f"{name} must be at least {at_least}"
-            require(bool((array >= at_least).all()), rule, leaf, "raise it")
+            require(low >= at_least, f"{name} must be at least {at_least}", leaf, "raise it")
         if above is not None:
-            rule = f"{name} must be above {above}"
-            require(bool((array > above).all()), rule, leaf, "raise it")
+            require(low > above, f"{name} must be above {above}", leaf, "raise it")
         if at_most is not None:
-            rule = f"{name} must be at most {at_most}"
-            require(bool((array <= at_most).all()), rule, leaf, "lower it")
+            require(high <= at_most, f"{name} must be at most {at_most}", leaf, "lower it")
     return value

@@ -35,8 +35,7 @@ RECORDS = ("brief", "signal")
 """How much a run records; "signal" adds what needs base and guided logits side by side."""
 
 
-@struct.dataclass
-class Canvas:
+class Canvas(struct.PyTreeNode):
     """What a run starts from: B rows of L columns, some of them open.
 
     Rows of one prompt stand together, `samples` of them. Prompts are padded on the
@@ -62,8 +61,7 @@ class Canvas:
     samples: int = struct.field(pytree_node=False, default=1)
 
 
-@struct.dataclass
-class View:
+class View(struct.PyTreeNode):
     """The canvas at one step, as denoisers, guidances and reveal rules see it."""
 
     tokens: Leaf
@@ -96,8 +94,7 @@ class View:
         return jax.lax.dynamic_slice_in_dim(columns, self.start, self.width, axis=1)
 
 
-@struct.dataclass
-class Tables:
+class Tables(struct.PyTreeNode):
     """The vocabulary's embeddings on both ends of a denoiser."""
 
     input: Leaf
@@ -172,8 +169,7 @@ class Context:
         return value.reshape((-1,) + (1,) * (rank - 1))
 
 
-@struct.dataclass
-class Guidance:
+class Guidance(struct.PyTreeNode):
     """Reshapes the distribution a token is drawn from. Subclass it, override what you need.
 
     Numbers belong in pytree leaves and choices in static fields: then one compiled
@@ -224,8 +220,7 @@ Reveal = Callable[[Logits, WindowTokens, View, Key], WindowFlags]
 """`(logits, drawn, view, key) -> kept`: which of the draws are written to the canvas."""
 
 
-@struct.dataclass
-class Signal:
+class Signal(struct.PyTreeNode):
     """What one diversity guidance did at a step, means over each row's open positions."""
 
     covariance: Leaf
@@ -238,8 +233,7 @@ class Signal:
     """(B,) row sums of the squared kernel: 0 for rows unlike all others."""
 
 
-@struct.dataclass
-class Info:
+class Info(struct.PyTreeNode):
     """What happened at one step, one entry per row of the batch."""
 
     entropy: Leaf

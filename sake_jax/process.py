@@ -16,8 +16,7 @@ from sake_jax.core import LOWEST, View
 from sake_jax.typing import Logits, Number
 
 
-@struct.dataclass
-class Identity:
+class Identity(struct.PyTreeNode):
     """The draw is the clean token itself; what is kept is the reveal rule's choice (LLaDA)."""
 
     revises: ClassVar[bool] = False
@@ -26,8 +25,7 @@ class Identity:
         return logits
 
 
-@struct.dataclass
-class Absorbing:
+class Absorbing(struct.PyTreeNode):
     """Noise is the mask token: a masked position stays masked with chance m_s / m_t (MDLM)."""
 
     revises: ClassVar[bool] = False
@@ -43,8 +41,7 @@ class Absorbing:
         return jnp.where(is_mask, _safe_log(stay), clean + _safe_log(1 - stay))
 
 
-@struct.dataclass
-class Uniform:
+class Uniform(struct.PyTreeNode):
     """Noise is a token drawn uniformly; written tokens may change again (UDLM)."""
 
     revises: ClassVar[bool] = True

@@ -20,8 +20,7 @@ from sake_jax.checks import number, require
 from sake_jax.typing import Number
 
 
-@struct.dataclass
-class Schedule:
+class Schedule(struct.PyTreeNode):
     """`shape(progress, *numbers)`; `shape` is static, the numbers are leaves."""
 
     shape: Callable[..., Array] = struct.field(pytree_node=False)

@@ -11,7 +11,6 @@ from sake_jax.core import Context, Guidance
 from sake_jax.typing import GuidanceState, Logits, Number, Rows
 
 
-@struct.dataclass
 class Chain(Guidance):
     """Guidances applied one after the other; the empty chain is the identity."""
 
@@ -68,7 +67,6 @@ def identity() -> Chain:
     return Chain()
 
 
-@struct.dataclass
 class When(Guidance):
     """A guidance that acts while start <= progress < end."""
 
@@ -113,8 +111,7 @@ def when(guidance: Guidance, start: Number = 0.0, end: Number = 1.0) -> When:
     return When(guidance, start, end)
 
 
-@struct.dataclass
-class Guided:
+class Guided(struct.PyTreeNode):
     """Logits before and after guidance, and the state that goes to the next step."""
 
     base: Any

@@ -15,19 +15,18 @@ FORMS = ("features", "posterior")
 METHODS = ("first_order", "exact")
 
 
-@struct.dataclass
-class WithoutPrompt:
+class WithoutPrompt(struct.PyTreeNode):
     """The unconditional input of LLaDA: every given token, padding included, is masked."""
 
     def __call__(self, ctx: Context) -> View:
         view = ctx.view
         rule = "masking the prompt must have a mask token"
         require(view.mask_id is not None, rule, view.mask_id, "use with_label instead")
-        return view.replace(tokens=jnp.where(view.prompt | ~view.attend, view.mask_id, view.tokens))
+        given = jnp.asarray(view.prompt | ~view.attend)
+        return view.replace(tokens=jnp.where(given, view.mask_id, view.tokens))
 
 
-@struct.dataclass
-class WithLabel:
+class WithLabel(struct.PyTreeNode):
     """The unconditional input of class-conditional models: a label that stands for none."""
 
     label: Any
@@ -38,8 +37,7 @@ class WithLabel:
         return ctx.view.replace(cond=jnp.full_like(ctx.view.cond, self.label))
 
 
-@struct.dataclass
-class WithoutUncertain:
+class WithoutUncertain(struct.PyTreeNode):
     """The unconditional input of adaptive CFG: the least certain written tokens are masked."""
 
     share: Number
@@ -63,7 +61,6 @@ class WithoutUncertain:
         )
 
 
-@struct.dataclass
 class ClassifierFree(Guidance):
     scale: Number
     unconditional: Callable[[Context], View]
@@ -146,7 +143,6 @@ Classifier = Callable[[Params, jax.Array, View], PerRow]
 """`(params, one_hot (B, L, V), view) -> log p(y | x) (B,)`, differentiable in `one_hot`."""
 
 
-@struct.dataclass
 class ClassifierBased(Guidance):
     strength: Number
     params: Params

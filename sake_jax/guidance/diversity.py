@@ -4,6 +4,7 @@ The framework of the paper's section 4.3: ψ = E ∇_h D (Eq. 13), guided logits
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +32,7 @@ ROUNDING = 1e-4
 """Moves smaller than this part of a row are rounding, and are not normalised up to size one."""
 
 
-@struct.dataclass
-class DiversityState:
+class DiversityState(struct.PyTreeNode):
     """Carried from step to step."""
 
     spread: Leaf
@@ -40,7 +40,6 @@ class DiversityState:
     signal: Signal | None
 
 
-@struct.dataclass
 class Diversity(Guidance):
     strength: Number
     bandwidth: Number
@@ -140,10 +139,11 @@ class Diversity(Guidance):
         """Where each row of the window should move, strength included."""
         closed = self.gradient == "closed_form"
         force = forces.closed_form if closed else forces.autodiff(self.objective)
-        total = None
-        for rows, peers, back in self._grouped(everyone, valid, ctx):
-            part = jax.tree.map(back, jax.vmap(force)(rows, peers))
-            total = part if total is None else jax.tree.map(jnp.add, total, part)
+        parts = [
+            jax.tree.map(back, jax.vmap(force)(rows, peers))
+            for rows, peers, back in self._grouped(everyone, valid, ctx)
+        ]
+        total: forces.Force = jax.tree.map(lambda *values: sum(values), *parts)
         own = ctx.view.window(everyone)
         self_term = ctx.number(self.self_term)
         direction = total.direction - (1 - self_term) * total.self_weight[..., None] * own
@@ -155,10 +155,11 @@ class Diversity(Guidance):
 
     def _exact(self, everyone, valid, table, state, ctx):
         """The unlinearised signal, strength included."""
-        psi, redundancy = jnp.zeros(()), jnp.zeros(())
-        for rows, peers, back in self._grouped(everyone, valid, ctx):
-            gap, shared = jax.vmap(forces.exact_signal, (0, 0, None))(rows, peers, table)
-            psi, redundancy = psi + back(gap), redundancy + back(shared)
+        parts = [
+            jax.tree.map(back, jax.vmap(forces.exact_signal, (0, 0, None))(rows, peers, table))
+            for rows, peers, back in self._grouped(everyone, valid, ctx)
+        ]
+        psi, redundancy = jax.tree.map(lambda *values: sum(values), *parts)
         scale = ctx.number(self.strength)
         if self.normalize == "rms":
             level = jnp.sqrt(mean_over(jnp.var(psi, axis=-1), ctx.open))
@@ -270,7 +271,7 @@ def diversity(
         require(literal, 'self_term must be 1 with gradient="exact"', self_term, remedy)
     if kl_budget is not None:
         number("kl_budget", kl_budget, above=0)
-    heuristic = None
+    heuristic: Any = None
     if isinstance(bandwidth, str):
         heuristic, bandwidth = HEURISTICS[one_of("bandwidth", bandwidth, HEURISTICS)], None
     elif callable(bandwidth) and not isinstance(bandwidth, schedules.Schedule):

@@ -26,8 +26,7 @@ CHUNK = 2048
 """Candidate tokens looked at together by `exact_signal`: bounds its memory to L x CHUNK."""
 
 
-@struct.dataclass
-class Force:
+class Force(struct.PyTreeNode):
     """What an objective does to the window's rows."""
 
     direction: Leaf

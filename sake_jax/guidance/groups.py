@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from sake_jax.core import Context
 from sake_jax.guidance.kernels import Heuristic, Peers, centre, pair_weights, squared_distances
-from sake_jax.typing import Features, Flags, Number
+from sake_jax.typing import Features, Flags, Number, PerRow
 
 SCOPES = ("sequence", "batch", "both")
 NARROWEST = 1e-2
@@ -32,10 +32,13 @@ def group(
 ) -> list[Grouped]:
     """The groups of a scope; "both" has those of the sequence and of the batch."""
     build = {"sequence": [_sequence], "batch": [_batch], "both": [_sequence, _batch]}[scope]
-    batch = everyone.shape[0]
-    attention = jnp.broadcast_to(ctx.number(attention_bandwidth, 1), (batch,))
-    fixed = None if heuristic else jnp.broadcast_to(ctx.number(bandwidth, 1), (batch,))
-    return [make(everyone, valid, ctx, fixed, heuristic, attention) for make in build]
+
+    def per_row(value: Number) -> PerRow:
+        return jnp.broadcast_to(ctx.number(value, 1), everyone.shape[:1])
+
+    fixed = per_row(1.0 if heuristic else bandwidth)
+    numbers = fixed, heuristic, per_row(attention_bandwidth)
+    return [make(everyone, valid, ctx, *numbers) for make in build]
 
 
 def _sequence(everyone, valid, ctx, fixed, heuristic, attention) -> Grouped:
@@ -75,7 +78,7 @@ def _batch(everyone, valid, ctx, fixed, heuristic, attention) -> Grouped:
         jnp.arange(samples),
         jnp.repeat(attention[::samples], width),
     )
-    bandwidth = fixed[::samples] if fixed is not None else None
+    bandwidth = fixed[::samples]
     if heuristic:  # one bandwidth per prompt, from all of its columns
         distances, weights = jax.vmap(_pairs)(flat(rows), peers)
         squared = jax.vmap(heuristic)(distances.reshape(prompts, -1), weights.reshape(prompts, -1))

@@ -20,8 +20,7 @@ Heuristic = Callable[[Float[Array, "..."], Float[Array, "..."]], Float[Array, ""
 """`(squared distances, weights of the pairs) -> squared bandwidth`."""
 
 
-@struct.dataclass
-class Peers:
+class Peers(struct.PyTreeNode):
     """What the window's rows are compared with: all rows of the group, as constants."""
 
     rows: Leaf

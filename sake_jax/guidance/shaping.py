@@ -18,7 +18,6 @@ from sake_jax.guidance.select import threshold
 from sake_jax.typing import Logits, Number
 
 
-@struct.dataclass
 class Temperature(Guidance):
     value: Number
 
@@ -39,7 +38,6 @@ def temperature(value: Number) -> Temperature:
     return Temperature(number("temperature", value, at_least=0))
 
 
-@struct.dataclass
 class TopK(Guidance):
     count: Number
 
@@ -53,7 +51,6 @@ def top_k(count: Number) -> TopK:
     return TopK(number("top_k's count", count, at_least=1))
 
 
-@struct.dataclass
 class TopP(Guidance):
     mass: Number
 
@@ -71,7 +68,6 @@ def top_p(mass: Number) -> TopP:
     return TopP(number("top_p's mass", mass, above=0, at_most=1))
 
 
-@struct.dataclass
 class MinP(Guidance):
     ratio: Number
 
@@ -87,7 +83,6 @@ def min_p(ratio: Number) -> MinP:
     return MinP(number("min_p's ratio", ratio, at_least=0, at_most=1))
 
 
-@struct.dataclass
 class Forbid(Guidance):
     ids: Array | tuple
 
@@ -103,7 +98,6 @@ def forbid(ids: Sequence[int] | Array) -> Forbid:
     return Forbid(ids)
 
 
-@struct.dataclass
 class Transform(Guidance):
     function: Callable[..., Logits] = struct.field(pytree_node=False)
     numbers: tuple = ()

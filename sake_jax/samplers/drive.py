@@ -1,11 +1,12 @@
 """The one loop: a jitted scan of the one step."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from sake_jax.core import Canvas, Info
+from sake_jax.core import Canvas
 from sake_jax.samplers.step import Sampler, State, context, step
 from sake_jax.typing import Key, Params
 
@@ -27,7 +28,7 @@ def run(
     cache=None,
     *,
     trajectory: bool = False,
-) -> tuple[Canvas, Info] | tuple[Canvas, Info, jax.Array]:
+) -> Any:
     """Denoises a canvas: one compiled program for every number, prompt and key.
 
     Returns the final canvas and the Info of all steps, steps first; with `trajectory` also

@@ -8,8 +8,7 @@ from sake_jax.checks import require
 from sake_jax.core import Canvas, View
 
 
-@struct.dataclass
-class Blocks:
+class Blocks(struct.PyTreeNode):
     """Blocks from left to right, the same number of steps for each; one block is plain."""
 
     blocks: int = struct.field(pytree_node=False)

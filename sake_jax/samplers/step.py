@@ -29,8 +29,7 @@ from sake_jax.samplers.noise import Noise, gumbel, row_keys
 from sake_jax.typing import Key, Logits, Params
 
 
-@struct.dataclass
-class Sampler:
+class Sampler(struct.PyTreeNode):
     """Everything a run needs but parameters, key and canvas. Numbers are leaves."""
 
     denoiser: Any
@@ -80,8 +79,7 @@ def sampler(
     )
 
 
-@struct.dataclass
-class State:
+class State(struct.PyTreeNode):
     """What changes from step to step."""
 
     canvas: Canvas
