@@ -3,7 +3,8 @@
 For every source x table x {literal, repulsion} this prints Corr[z, psi] (Proposition 1: positive
 sharpens, negative flattens), validity (the share of samples that are arithmetic series) and
 uniqueness (the share of distinct ones among these), beside plain temperatures and a control that
-needs no guidance at all: a hot first step, then a cool temperature. Means over seeds.
+needs no guidance at all: a hot first step, then a cool temperature. Two rows let the samples of a
+batch repel each other. Means over seeds.
 
     python benchmarks/sources.py            # trains the model once, a few minutes, then cached
     python benchmarks/sources.py --tied     # the same with one table for both ends
@@ -25,6 +26,7 @@ import sake_jax as sj
 SOURCES, TABLES = ("hidden", "expected", "predicted"), ("input", "output")
 FORMS = {"literal": 1.0, "repulsion": 0.0}
 ORDERS = {"random": sj.reveal.random, "confidence": sj.reveal.confidence}
+BASELINE = (0.35, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0)
 HOT = 2.0
 """The temperature of the control's first step."""
 
@@ -62,7 +64,7 @@ def measure(sampler: sj.Sampler, params: Any, samples: int, seeds: int) -> tuple
 
 def rows_of_the_table(build, temperatures, strength, bandwidth):
     """(name, sampler) for every line: temperatures, the control, and the variants of SAKE."""
-    for temperature in (*temperatures, *(t for t in (0.8, 1.0, 1.3) if t > max(temperatures))):
+    for temperature in BASELINE:
         yield f"temperature {temperature}", build(sj.identity(), temperature)
     for temperature in temperatures:
         control = sj.piecewise({0.0: HOT, 1 / series.LENGTH: temperature})
@@ -73,6 +75,13 @@ def rows_of_the_table(build, temperatures, strength, bandwidth):
             strength, source=source, table=table, self_term=FORMS[form], bandwidth=bandwidth
         )
         yield f"{source} + {table}, {form}, T {temperature}", build(guidance, temperature)
+    for temperature in temperatures:
+        apart = sj.sake(strength, scope="batch", self_term=0.0, bandwidth=bandwidth)
+        yield f"across samples: hidden, repulsion, T {temperature}", build(apart, temperature)
+        exact = sj.sake(
+            strength, scope="batch", source="predicted", gradient="exact", bandwidth=bandwidth
+        )
+        yield f"across samples: predicted, exact, T {temperature}", build(exact, temperature)
 
 
 def main() -> None:
@@ -81,7 +90,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--strength", type=float, default=1.0)
     parser.add_argument("--bandwidth", default="median", help="a number, median or mean")
-    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.35, 0.7])
+    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.35, 0.7, 1.0])
     parser.add_argument("--train-steps", type=int, default=series.STEPS)
     parser.add_argument("--tied", action="store_true")
     parser.add_argument("--cache", default=".cache/series", help="where the trained model is kept")

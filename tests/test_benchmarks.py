@@ -1,0 +1,93 @@
+"""The benchmarks run, and what the README says of cost is still so."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import sake_jax as sj
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+def load(name):
+    """The module benchmarks/<name>.py, under a name that clashes with no other."""
+    specification = importlib.util.spec_from_file_location(f"bench_{name}", FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[specification.name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def cost():
+    return load("guidance")
+
+
+LIMITS = {  # flops added at L = 256 and L = 2,048, in evaluations of the window's head
+    "folded": (0.01, 0.04),
+    "folded, closed form": (0.01, 0.04),
+    "folded, rms": (0.04, 0.07),
+    "projected with the head": (1.02, 1.05),
+    "window only, input table": (1.02, 1.05),
+}
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("form", LIMITS)
+def test_cost_at_the_shapes_of_llada(cost, form, index):
+    """By the compiler's count; and nothing has L x V entries, nor is a table copied."""
+    shape = (cost.LLADA[0], cost.LLADA[-1])[index]
+    assert shape.length == (256, 2048)[index]
+    head = cost.flops(cost.compiled(sj.identity(), shape, False))
+    executable = cost.compiled(cost.FORMS[form], shape, False)
+    assert cost.flops(executable) / head - 1 <= LIMITS[form][index]
+    assert cost.largest(executable) < shape.length * shape.vocabulary
+    assert cost.largest(executable) < shape.width * shape.vocabulary
+
+
+def test_the_dense_form_does_make_an_l_by_v_array(cost):
+    """So that the test above can fail."""
+    shape = cost.LLADA[0]
+    dense = cost.compiled(cost.FORMS["dense, Algorithm 1"], shape, True)
+    assert cost.largest(dense) >= shape.length * shape.vocabulary
+
+
+def test_series_are_measured(monkeypatch):
+    """An untrained model draws no series; the data itself is nothing else."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    series, sources = load("series"), load("sources")
+    config = series.Config(width=16, layers=1, heads=2)
+    params = series.init(config, jax.random.key(0))
+    sampler = sj.sampler(
+        sources.SeriesDenoiser(config),
+        sj.blocks(series.LENGTH, series.LENGTH),
+        guidance=sj.sake(1.0),
+        record="signal",
+    )
+    correlation, validity, _ = sources.measure(sampler, params, samples=16, seeds=1)
+    assert -1 <= correlation <= 1
+    assert validity < 0.5
+    assert bool(jnp.all(series.is_series(series.draw(jax.random.key(1), 50))))
+    assert not bool(jnp.any(series.is_series(jnp.ones((3, 8), jnp.int32))))
+
+
+@pytest.mark.slow
+def test_the_defaults_of_sake_follow_the_table(tmp_path):
+    """Trains the series model (minutes) and checks the reading that the defaults rest on."""
+    script = [sys.executable, FOLDER / "sources.py", "--seeds", "2", "--temperatures", "0.35"]
+    done = subprocess.run([*script, "--cache", str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| hidden + output, literal") == 2
+    assert len(list(tmp_path.glob("series-*.npz"))) == 1  # kept for the next run
+    random_order, _ = done.stdout.split("### confidence order")
+    rows = [line.split("|")[1:-1] for line in random_order.splitlines() if line.startswith("| ")]
+    table = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
+    correlation = {name: float(cells[0]) for name, cells in table.items() if "+" in name}
+    for name, value in correlation.items():
+        if "output" in name:  # Proposition 1's sign: the self term sharpens, repulsion flattens
+            assert value > 0 if "literal" in name else value < 0, name
