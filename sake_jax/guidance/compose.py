@@ -118,6 +118,7 @@ class Guided(struct.PyTreeNode):
     """What the head gave for the (folded) rows, before any `apply`."""
     logits: Any
     psi: Any
+    """What `posterior` gets: signals, but for folded parts the rows they pushed."""
     state: Any
 
 

@@ -14,15 +14,19 @@ def sake(strength: Number = 1.0, **options: Any) -> Diversity:
     favours tokens that carry a sequence away from what it says already. Maximising ΣD
     maximises the order-2 Rényi entropy of the kernel matrix (Proposition 4.2).
 
-    The options are those of `diversity`. The defaults follow measurements rather than the
-    paper's letter: rows are the head's input, E is the head's own table (so the signal
-    passes through the head with the features and costs next to nothing), the bandwidth is
-    the median distance of the rows, and the signal has unit RMS, so that γ means the same
-    for every model. `paper_sake` is the literal reading.
+    The options are those of `diversity`. The defaults follow measurements (README) rather
+    than the paper's letter: rows are the head's input and E is the head's own table, since
+    with untied tables the input embedding gives noise; the signal then passes through the
+    head with the features and costs next to nothing. The bandwidth is the median distance
+    of the rows, and the signal has unit RMS, so that γ means the same for every model.
+    `paper_sake` is the literal reading.
+
+    Which form for what: the default makes one sample less repetitive, and sharpens each
+    position (Corr[z, ψ] > 0); `scope="batch", self_term=0.0` spreads the samples of a prompt.
 
         >>> import sake_jax as sj
         >>> trusted = sj.chain(sj.top_p(0.95), sj.sake(1.0))  # the paper's trust region
-        >>> apart = sj.sake(1.0, self_term=0.0, scope="batch", kl_budget=0.5)
+        >>> apart = sj.sake(1.0, scope="batch", self_term=0.0, kl_budget=0.5)
     """
     return diversity(collision, strength, **options)
 

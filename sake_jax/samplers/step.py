@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from sake_jax.checks import one_of
+from sake_jax.checks import one_of, require
 from sake_jax.core import (
     RECORDS,
     Canvas,
@@ -67,6 +67,8 @@ def sampler(
       record: "brief", or "signal" for telemetry that needs base and guided logits.
     """
     one_of("record", record, RECORDS)
+    rule = "denoiser must have read, head, tables and affine"
+    require(isinstance(denoiser, Denoiser), rule, denoiser, "see sake_jax.Denoiser")
     return Sampler(
         denoiser=denoiser,
         process=process or Identity(),

@@ -60,6 +60,7 @@ MISTAKES = {
     "steps must be at most length": lambda: sj.blocks(8, 16),
     "steps must be a multiple of the 2 blocks": lambda: sj.blocks(8, 3, 4),
     "prompts must hold at least one": lambda: sj.canvas([], 4, mask_id=0),
+    "denoiser must have read, head, tables": lambda: sj.sampler(object(), sj.blocks(4, 4)),
     "record must be one of": lambda: sj.sampler(
         sj.testing.ToyDenoiser(), sj.blocks(4, 4), record="everything"
     ),
