@@ -23,6 +23,7 @@ import numpy as np
 import sake_jax as sj
 from sake_jax.core import Context, Tables, View
 from sake_jax.guidance.compose import guide
+from sake_jax.guidance.diversity import table_spread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +110,11 @@ def compiled(guidance: sj.Guidance, shape: Shape, whole: bool):
     return jax.jit(program(guidance, shape, whole)).lower(arguments(shape, True)).compile()
 
 
+def spread_program(shape: Shape):
+    """What `sake` with normalize="rms" computes before the first step."""
+    return jax.jit(table_spread).lower(arguments(shape, True)["output"]).compile()
+
+
 def flops(executable) -> float:
     cost = executable.cost_analysis()
     return float((cost[0] if isinstance(cost, list) else cost)["flops"])
@@ -151,6 +157,8 @@ def main() -> None:
             print(f"| {name} | {added:+.2%} | {size:.2f} |", flush=True)
             row = dict(shape=str(shape), form=name, added_flops=added, largest=size)
             results.append(row)
+        once = flops(spread_program(shape)) / head
+        print(f"\nOnce per run, for rms: the table's covariance, {once:.0f} window heads.")
     for shape in SMALL:
         functions = {"unguided": jax.jit(program(sj.identity(), shape, False))}
         for name, guidance in FORMS.items():

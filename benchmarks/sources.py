@@ -41,11 +41,14 @@ class SeriesDenoiser(struct.PyTreeNode):
         return series.features(self.config, params, view.tokens), cache
 
     def head(self, params: Any, rows):
-        logits = jnp.einsum("bwd,vd->bwv", rows, params["output"])
-        return logits.at[:, :, series.MASK].set(-1e9)  # never trained, never wanted
+        return jnp.einsum("bwd,vd->bwv", rows, params["output"]) + self.bias()[None, None, :]
 
     def tables(self, params: Any) -> sj.Tables:
-        return sj.Tables(params["input"], params["output"])
+        return sj.Tables(params["input"], params["output"], self.bias())
+
+    def bias(self):
+        """Never draws the mask token, whose logit was never trained."""
+        return jnp.zeros(self.config.vocab).at[series.MASK].set(-1e9)
 
 
 def measure(sampler: sj.Sampler, params: Any, samples: int, seeds: int) -> tuple[float, ...]:

@@ -26,7 +26,9 @@ def canvas(
     """
     number("length", length, at_least=1)
     number("samples", samples, at_least=1)
-    require(len(prompts) > 0, "prompts must hold at least one prompt", prompts, "[[]] is empty")
+    require(
+        len(prompts) > 0, "prompts must hold at least one prompt", prompts, "an empty one is []"
+    )
     longest = max(len(prompt) for prompt in prompts)
     given = np.zeros((len(prompts), longest), bool)
     tokens = np.full((len(prompts), longest), mask_id if pad_id is None else pad_id, np.int32)
@@ -50,5 +52,5 @@ def canvas(
         sample_id=jnp.asarray(np.tile(np.arange(samples), len(prompts))),
         start=longest,
         samples=samples,
-        mask_id=mask_id,
+        mask_id=jnp.int32(mask_id),
     )

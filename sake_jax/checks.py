@@ -36,8 +36,12 @@ def number(
     """Returns `value` if every concrete number in it is finite and inside the bounds.
 
     A schedule is checked at several points of the progress. Traced values pass: they
-    have no value yet.
+    have no value yet. Plain numbers come back as floats: an int and a float would be two
+    programs to the compiler.
     """
+    rule = f"{name} must be a number or a schedule"
+    plain_function = callable(value) and not hasattr(value, "numbers")
+    require(not plain_function, rule, value, "wrap a function in sj.schedule")
     numbers = [value(progress) for progress in PROGRESS] if callable(value) else value
     for leaf in jax.tree.leaves(numbers):
         if isinstance(leaf, Tracer):
@@ -45,7 +49,7 @@ def number(
         try:
             array = np.asarray(leaf, dtype=np.float64)
         except (TypeError, ValueError):
-            require(False, f"{name} must be a number or a schedule", leaf, "pass a float")
+            require(False, rule, leaf, "pass a float")
         require(bool(np.isfinite(array).all()), f"{name} must be finite", leaf, "check its source")
         low, high = array.min(initial=np.inf), array.max(initial=-np.inf)
         if at_least is not None:
@@ -54,4 +58,4 @@ def number(
             require(low > above, f"{name} must be above {above}", leaf, "raise it")
         if at_most is not None:
             require(high <= at_most, f"{name} must be at most {at_most}", leaf, "lower it")
-    return value
+    return float(value) if isinstance(value, int | float | np.number) else value

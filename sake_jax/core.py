@@ -7,7 +7,7 @@ model is a `Denoiser`. One step and one loop (`sake_jax.samplers`) serve them al
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -111,11 +111,13 @@ class Denoiser(Protocol):
 
     `read` gives one feature row per column, exactly the head's input, aligned with
     the token it predicts; with a cache it may recompute the window only, but always
-    returns all rows. `head` turns any slice of rows into logits.
+    returns all rows. `head` turns any slice of rows into logits. Make it a pytree, such as
+    a `flax.struct.PyTreeNode`, with its choices in static fields or class variables.
     """
 
-    affine: bool
-    """Whether `head` is rows @ tables.output.T + bias, so that guidance may pass through it."""
+    affine: ClassVar[bool]
+    """A class variable: whether `head` is rows @ tables.output.T + bias, so that guidance may
+    pass through it."""
 
     def read(self, params: Params, view: View, cache: Any) -> tuple[Features, Any]: ...
     def head(self, params: Params, rows: Rows) -> Logits: ...
@@ -124,11 +126,18 @@ class Denoiser(Protocol):
 
 @runtime_checkable
 class Process(Protocol):
-    """How noise is undone: log q(x_s | x_t) up to a constant, from logits of x_0."""
+    """How noise is undone: log q(x_s | x_t) up to a constant, from logits of x_0.
 
-    revises: bool
+    A pytree; `revises` and `decides` are class variables. `clean` takes tokens that stand
+    for noise out of the logits before guidance and filters see them.
+    """
+
+    revises: ClassVar[bool]
     """Whether written tokens stay open and may change again."""
+    decides: ClassVar[bool]
+    """Whether the draw itself says what stays noise, so that every draw is kept."""
 
+    def clean(self, logits: Logits, view: View) -> Logits: ...
     def log_q(self, logits: Logits, view: View) -> Logits: ...
 
 
@@ -148,6 +157,8 @@ class Context:
     """Another pass of the denoiser, for guidances that contrast two inputs."""
     log_q: Callable[[Logits], Logits]
     """From guided logits to the log posterior that is drawn from."""
+    clean: Callable[[Logits], Logits] = lambda logits: logits
+    """Takes noise tokens out of the head's logits, before any guidance sees them."""
     affine: bool = True
     record: str = "brief"
     cache: Any = None
@@ -254,5 +265,16 @@ class Info(struct.PyTreeNode):
 
 def mean_over(values: Array, where: Array) -> Array:
     """Mean of (B, W) values over the chosen positions of each row; 0 where none is chosen."""
-    weight = where.astype(values.dtype)
-    return jnp.sum(values * weight, axis=1) / jnp.maximum(jnp.sum(weight, axis=1), 1)
+    count = jnp.sum(where, axis=1, dtype=values.dtype)
+    return jnp.sum(jnp.where(where, values, 0), axis=1) / jnp.maximum(count, 1)
+
+
+def precise(x: Array) -> Array:
+    """At least float32: kernels, softmax and entropy are not for bfloat16."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def product(axes: str, left: Array, table: Array) -> Array:
+    """A product with a table as it is stored: a float32 copy of it would cost gigabytes."""
+    dtype = jnp.promote_types(table.dtype, jnp.float32)
+    return jnp.einsum(axes, left.astype(table.dtype), table, preferred_element_type=dtype)

@@ -20,6 +20,10 @@ class Identity(struct.PyTreeNode):
     """The draw is the clean token itself; what is kept is the reveal rule's choice (LLaDA)."""
 
     revises: ClassVar[bool] = False
+    decides: ClassVar[bool] = False
+
+    def clean(self, logits: Logits, view: View) -> Logits:
+        return logits
 
     def log_q(self, logits: Logits, view: View) -> Logits:
         return logits
@@ -29,23 +33,26 @@ class Absorbing(struct.PyTreeNode):
     """Noise is the mask token: a masked position stays masked with chance m_s / m_t (MDLM)."""
 
     revises: ClassVar[bool] = False
-    eps: Number = 1e-3
+    decides: ClassVar[bool] = True
+
+    def clean(self, logits: Logits, view: View) -> Logits:
+        return jnp.where(_is_mask(logits, view), LOWEST, logits)
 
     def log_q(self, logits: Logits, view: View) -> Logits:
-        rule = "an absorbing process must have a mask token"
-        require(view.mask_id is not None, rule, None, "set mask_id on the canvas")
-        now, later = _chances(self.eps, view)
-        stay = later / now
-        is_mask = (jnp.arange(logits.shape[-1]) == view.mask_id)[None, None, :]
-        clean = jax.nn.log_softmax(jnp.where(is_mask, LOWEST, logits))
-        return jnp.where(is_mask, _safe_log(stay), clean + _safe_log(1 - stay))
+        stay = (view.next_time / view.time)[:, None, None]  # m_s / m_t
+        clean = jax.nn.log_softmax(self.clean(logits, view))
+        return jnp.where(_is_mask(logits, view), _safe_log(stay), clean + _safe_log(1 - stay))
 
 
 class Uniform(struct.PyTreeNode):
     """Noise is a token drawn uniformly; written tokens may change again (UDLM)."""
 
     revises: ClassVar[bool] = True
+    decides: ClassVar[bool] = True
     eps: Number = 1e-3
+
+    def clean(self, logits: Logits, view: View) -> Logits:
+        return logits
 
     def log_q(self, logits: Logits, view: View) -> Logits:
         now, later = _chances(self.eps, view)
@@ -70,9 +77,9 @@ def identity_process() -> Identity:
     return Identity()
 
 
-def absorbing(eps: Number = 1e-3) -> Absorbing:
-    """Masked diffusion; eps = 0 is the raw schedule m_t = t."""
-    return Absorbing(number("eps", eps, at_least=0, at_most=0.5))
+def absorbing() -> Absorbing:
+    """Masked diffusion. Only the ratio of m_s to m_t matters, so eps does not."""
+    return Absorbing()
 
 
 def uniform(eps: Number = 1e-3) -> Uniform:
@@ -83,6 +90,12 @@ def uniform(eps: Number = 1e-3) -> Uniform:
 def _chances(eps: Number, view: View) -> tuple[Array, Array]:
     keep = 1 - jnp.asarray(eps, jnp.float32)
     return keep * view.time[:, None, None], keep * view.next_time[:, None, None]
+
+
+def _is_mask(logits: Logits, view: View) -> Array:
+    rule = "an absorbing process must have a mask token"
+    require(view.mask_id is not None, rule, None, "set mask_id on the canvas")
+    return (jnp.arange(logits.shape[-1]) == view.mask_id)[None, None, :]
 
 
 def _safe_log(x: Array) -> Array:

@@ -37,9 +37,9 @@ def test_readme_examples():
 
 
 def test_readme_names_the_commands_that_ci_runs():
-    assert "\npytest\n" in README
+    assert "\npytest -n auto\n" in README
     assert "pytest -m slow" in README
-    assert "\npytest\n" in (ROOT / ".ci/run").read_text()
+    assert "\npytest -n auto\n" in (ROOT / ".ci/run").read_text()
 
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))

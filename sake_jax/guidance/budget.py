@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from sake_jax.guidance.entropy import expectation
 
-ITERATIONS = 16
+ITERATIONS = 20
 AIM = 0.99
 """Aim a little below the budget, so that rounding does not step over it."""
 
@@ -39,7 +39,8 @@ def fraction(
         root = jnp.sqrt(divergence)
         newton = c + 2 * root * (jnp.sqrt(target) - root) / jnp.maximum(c * variance, 1e-30)
         inside = (newton > low) & (newton < high)
-        better = jnp.where(inside, newton, 0.5 * (low + high))
+        between = jnp.where(low > 0, jnp.sqrt(low * high), 0.03 * high)  # bisect the magnitude
+        better = jnp.where(inside, newton, between)
         settled = jnp.abs(divergence - target) <= 1e-5 * target
         return jnp.where(settled, c, better), low, high
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from sake_jax.checks import number, require
-from sake_jax.core import Context, Guidance
+from sake_jax.core import Context, Guidance, precise, product
 from sake_jax.typing import GuidanceState, Logits, Number, Rows
 
 
@@ -29,6 +29,7 @@ class Chain(Guidance):
 
     def apply(self, logits, psi, state, ctx):
         after = []
+        psi = (None,) * len(self.parts) if psi is None else psi  # nothing was pushed
         for part, signal, before in zip(self.parts, psi, state, strict=True):
             logits, new = part.apply(logits, signal, before, ctx)
             after.append(new)
@@ -106,9 +107,10 @@ def when(guidance: Guidance, start: Number = 0.0, end: Number = 1.0) -> When:
         >>> import sake_jax as sj
         >>> early = sj.when(sj.sake(2.0), end=0.8)  # off for the last fifth of the steps
     """
-    number("start", start, at_least=0, at_most=1)
-    number("end", end, at_least=0)
-    return When(guidance, start, end)
+    rule = "when must get a Guidance"
+    require(isinstance(guidance, Guidance), rule, guidance, "build it with a sake_jax builder")
+    start = number("start", start, at_least=0, at_most=1)
+    return When(guidance, start, number("end", end, at_least=0))
 
 
 class Guided(struct.PyTreeNode):
@@ -139,6 +141,7 @@ def guide(guidance: Chain, state: GuidanceState, ctx: Context) -> Guided:
     for extra in jax.tree.leaves(pushed[:count]):
         rows = rows + extra.astype(rows.dtype)
     base, psi = project(ctx, rows, pushed[count:])
+    base = ctx.clean(base)
     rest = Chain(guidance.parts[count:])
     logits, after = rest.apply(base, psi, state[count:], ctx)
     logits = jnp.where(open_rows, logits, base)
@@ -163,15 +166,18 @@ def _foldable(guidance: Chain, ctx: Context) -> int:
 
 
 def project(ctx: Context, rows: Rows, pushed: Any) -> tuple[Logits, Any]:
-    """Logits of the rows and signals of the pushes, reading the head's weights once."""
+    """Logits of the rows and signals of the pushes, reading the head's weights once.
+
+    Both in float32 at least, whatever the head computes in.
+    """
     leaves, structure = jax.tree.flatten(pushed)
     if not leaves:
-        return ctx.head(rows), pushed
+        return precise(ctx.head(rows)), pushed
     if not ctx.affine:
-        psi = [jnp.einsum("bwd,vd->bwv", leaf, ctx.tables.output) for leaf in leaves]
-        return ctx.head(rows), jax.tree.unflatten(structure, psi)
+        psi = [product("bwd,vd->bwv", leaf, ctx.tables.output) for leaf in leaves]
+        return precise(ctx.head(rows)), jax.tree.unflatten(structure, psi)
     together = jnp.concatenate([rows, *(leaf.astype(rows.dtype) for leaf in leaves)], axis=1)
-    logits, *psi = jnp.split(ctx.head(together), len(leaves) + 1, axis=1)
+    logits, *psi = jnp.split(precise(ctx.head(together)), len(leaves) + 1, axis=1)
     if ctx.tables.bias is not None:
-        psi = [signal - ctx.tables.bias[None, None, :] for signal in psi]
+        psi = [signal - precise(ctx.tables.bias)[None, None, :] for signal in psi]
     return logits, jax.tree.unflatten(structure, psi)

@@ -74,6 +74,8 @@ class ClassifierFree(Guidance):
         return ctx.cache
 
     def push(self, state, ctx):
+        rule = "classifier_free must have a denoiser with an affine head"
+        require(ctx.affine, rule, "affine=False", "mixing features is not mixing logits there")
         features, state = ctx.read(self.unconditional(ctx), state)
         difference = ctx.rows - ctx.view.window(features)
         if self.form == "posterior":
@@ -120,11 +122,11 @@ def classifier_free(
         by default, or `with_label(...)`, or a function of your own.
       form: "features" is right for identity and absorbing processes (D-CFG there mixes
         log x_θ, which is the same); "posterior" mixes log q(x_s | x_t), D-CFG's form
-        for the uniform process.
+        for the uniform process. With "posterior", put temperature and filters in the
+        sampler's `draw`, where they shape both branches; in the chain they shape one.
     """
     one_of("form", form, FORMS)
-    number("scale", scale)
-    return ClassifierFree(scale, unconditional or without_prompt(), form)
+    return ClassifierFree(number("scale", scale), unconditional or without_prompt(), form)
 
 
 def adaptive_free(scale: Number, share: Number = 0.7) -> ClassifierFree:
@@ -134,9 +136,8 @@ def adaptive_free(scale: Number, share: Number = 0.7) -> ClassifierFree:
     tokens which the model is least certain of now, so guidance works where it doubts.
     Costs one more evaluation of the head.
     """
-    number("scale", scale)
-    number("share", share, at_least=0, at_most=1)
-    return ClassifierFree(scale, WithoutUncertain(share))
+    share = number("share", share, at_least=0, at_most=1)
+    return ClassifierFree(number("scale", scale), WithoutUncertain(share))
 
 
 Classifier = Callable[[Params, jax.Array, View], PerRow]
@@ -194,5 +195,4 @@ def classifier_based(
     """
     one_of("method", method, METHODS)
     require(callable(classifier), "classifier must be a function", classifier, "pass a function")
-    number("strength", strength)
-    return ClassifierBased(strength, params, classifier, method)
+    return ClassifierBased(number("strength", strength), params, classifier, method)

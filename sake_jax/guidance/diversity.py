@@ -13,7 +13,7 @@ from jax import Array
 
 from sake_jax import schedules
 from sake_jax.checks import number, one_of, require
-from sake_jax.core import Context, Guidance, Signal, mean_over
+from sake_jax.core import Context, Guidance, Signal, mean_over, precise, product
 from sake_jax.guidance import budget, forces
 from sake_jax.guidance.entropy import correlation, covariance
 from sake_jax.guidance.groups import SCOPES, group
@@ -67,7 +67,7 @@ class Diversity(Guidance):
     def init(self, ctx):
         spread = None
         if self.normalize == "rms" and self.gradient != "exact":
-            spread = _table_spread(self._embedding(ctx))
+            spread = table_spread(self._embedding(ctx))
         zeros = jnp.zeros(ctx.view.tokens.shape[0], jnp.float32)
         signal = Signal(zeros, zeros, zeros, zeros) if ctx.record == "signal" else None
         return DiversityState(spread, signal)
@@ -75,11 +75,7 @@ class Diversity(Guidance):
     def push(self, state, ctx):
         if not self.pushes:
             return None, state
-        if self.source == "hidden":
-            everyone = _precise(ctx.features)
-        else:
-            everyone = _precise(ctx.tables.input[ctx.view.tokens])
-        return self._direction(everyone, ctx.view.attend, state, ctx)
+        return self._direction(*self._early_rows(ctx), state, ctx)
 
     def apply(self, logits, psi, state, ctx):
         if psi is None:
@@ -98,7 +94,7 @@ class Diversity(Guidance):
         if self.gradient == "exact":
             return self._exact(everyone, valid, table, state, ctx)
         direction, state = self._direction(everyone, valid, state, ctx)
-        return _product("bwd,vd->bwv", direction, table), state
+        return product("bwd,vd->bwv", direction, table), state
 
     def _embedding(self, ctx: Context) -> Array:
         table = ctx.tables.input if self.table == "input" else ctx.tables.output
@@ -111,20 +107,26 @@ class Diversity(Guidance):
         )
         return table
 
+    def _early_rows(self, ctx: Context) -> tuple[Features, Flags]:
+        """H where it is known before the logits."""
+        if self.source == "hidden":
+            return precise(ctx.features), ctx.view.attend
+        width, found = ctx.features.shape[-1], ctx.tables.input.shape
+        rule = f"the input table must be as wide as the features ({width})"
+        require(found[1] == width, rule, found, "choose another source")
+        return precise(ctx.tables.input[ctx.view.tokens]), ctx.view.attend
+
     def _rows(self, logits: Logits, ctx: Context) -> tuple[Features, Flags]:
         """H and who takes part in it. Open positions outside the window have no prediction
         yet, so for sources made of predictions they take no part."""
-        view = ctx.view
-        if self.source == "hidden":
-            return _precise(ctx.features), view.attend
-        if self.source == "input":
-            return _precise(ctx.tables.input[view.tokens]), view.attend
-        table = self._embedding(ctx)
+        if self.source in ("hidden", "input"):
+            return self._early_rows(ctx)
+        view, table = ctx.view, self._embedding(ctx)
         if self.source == "expected":
-            predicted = _product("bwv,vd->bwd", jax.nn.softmax(logits), table)
+            predicted = product("bwv,vd->bwd", jax.nn.softmax(logits), table)
         else:
-            predicted = _precise(table[jnp.argmax(logits, axis=-1)])
-        everyone = _precise(table[view.tokens])
+            predicted = precise(table[jnp.argmax(logits, axis=-1)])
+        everyone = precise(table[view.tokens])
         window = jnp.where(ctx.open[..., None], predicted, view.window(everyone))
         everyone = jax.lax.dynamic_update_slice_in_dim(everyone, window, view.start, axis=1)
         known = jnp.ones((logits.shape[0], view.width), bool)
@@ -162,32 +164,24 @@ class Diversity(Guidance):
         psi, redundancy = jax.tree.map(lambda *values: sum(values), *parts)
         scale = ctx.number(self.strength)
         if self.normalize == "rms":
-            level = jnp.sqrt(mean_over(jnp.var(psi, axis=-1), ctx.open))
-            fade = _fade(redundancy, ctx)
-            scale = scale * (fade / jnp.maximum(level, 1e-20))[:, None, None]
+            psi = psi - jnp.mean(psi, axis=-1, keepdims=True)
+            variance = mean_over(jnp.var(psi, axis=-1), ctx.open)
+            rounding = jnp.square(ROUNDING * mean_over(redundancy, ctx.open))
+            unit = _fade(redundancy, ctx) / jnp.sqrt(variance + rounding + 1e-30)
+            scale = scale * unit[:, None, None]
         return scale * psi, self._keep(state, redundancy, ctx)
 
     def _keep(self, state: DiversityState, redundancy: Array, ctx: Context) -> DiversityState:
         if state.signal is None:
             return state
-        mean = mean_over(redundancy, ctx.open)
+        mean = mean_over(redundancy, ctx.open).astype(jnp.float32)
         return state.replace(signal=state.signal.replace(redundancy=mean))
 
 
-def _precise(x: Array) -> Array:
-    """At least float32: kernels and distances are not for bfloat16."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
-
-
-def _product(axes: str, left: Array, table: Array) -> Array:
-    """A product with the table as it is stored: a float32 copy of it would cost gigabytes."""
-    dtype = jnp.promote_types(table.dtype, jnp.float32)
-    return jnp.einsum(axes, left.astype(table.dtype), table, preferred_element_type=dtype)
-
-
-def _table_spread(table: Array) -> Array:
+def table_spread(table: Array) -> Array:
+    """(D, D) covariance of a table's rows."""
     mean = jnp.mean(table, axis=0, dtype=jnp.promote_types(table.dtype, jnp.float32))
-    return _product("vd,ve->de", table, table) / table.shape[0] - mean[:, None] * mean[None, :]
+    return product("vd,ve->de", table, table) / table.shape[0] - mean[:, None] * mean[None, :]
 
 
 def _fade(redundancy: Array, ctx: Context) -> Array:
@@ -202,7 +196,7 @@ def _unit(direction, size, redundancy, spread, ctx: Context) -> Array:
     known without the signal, so a folded push can be normalised too.
     """
     along = jnp.einsum("bwd,de->bwe", direction, spread)
-    variance = mean_over(jnp.sum(along * direction, axis=-1), ctx.open)
+    variance = jnp.maximum(mean_over(jnp.sum(along * direction, axis=-1), ctx.open), 0)
     isotropic = jnp.trace(spread) / spread.shape[0]
     rounding = jnp.square(ROUNDING) * isotropic * mean_over(size, ctx.open)
     unit = _fade(redundancy, ctx) / jnp.sqrt(variance + rounding + 1e-30)
@@ -210,6 +204,7 @@ def _unit(direction, size, redundancy, spread, ctx: Context) -> Array:
 
 
 def _measure(signal: Signal, logits: Logits, psi: Array, ctx: Context) -> Signal:
+    logits, psi = logits.astype(jnp.float32), psi.astype(jnp.float32)
     centred = psi - jnp.mean(psi, axis=-1, keepdims=True)
     return signal.replace(
         covariance=mean_over(covariance(logits, logits, psi), ctx.open),
@@ -223,7 +218,7 @@ def diversity(
     strength: Number = 1.0,
     *,
     bandwidth: Number | str | Callable = "median",
-    attention_bandwidth: Number = 20.0,
+    attention_bandwidth: Number | None = None,
     source: str = "hidden",
     table: str = "output",
     self_term: Number = 1.0,
@@ -241,13 +236,15 @@ def diversity(
       strength: γ. With normalize="rms", 1 moves logits by about one nat.
       bandwidth: σ of the semantic kernel: a number, or "median" or "mean" distance of the
         rows at each step, or a function `(squared distances, weights) -> squared σ`.
-      attention_bandwidth: σ_attn of the kernel over positions; `vanishing` gives one.
+      attention_bandwidth: σ_attn of the kernel over positions, 20 by default; `vanishing`
+        gives one. Scope "batch" compares one position, and has no use for it.
       source: what a position's row h is: "hidden" (the head's input), "expected"
         (softmax(z) E where open), "predicted" (E[argmax z] where open), "input".
       table: E, "output" (the head's own: nearly free) or "input".
       self_term: 1 is the paper's formula; 0 keeps only the repulsion by other rows.
       normalize: "none" leaves the gradient's own scale, "rms" gives the signal unit size
-        over a row's open positions, fading out where the rows are already diverse.
+        over a row's open positions, fading out where no rows are near each other for a
+        bandwidth that is a number; one taken from the rows always finds some near.
       gradient: "autodiff"; "closed_form" or "exact" for the collision objective of SAKE.
       scope: "sequence" compares positions of a sequence; "batch" the same position across
         the samples of a prompt, whose results then depend on each other; "both" adds them.
@@ -262,28 +259,28 @@ def diversity(
     rule = f"gradient={gradient!r} must come with the collision objective"
     ours = gradient == "autodiff" or objective is collision
     require(ours, rule, getattr(objective, "__name__", objective), 'use gradient="autodiff"')
-    number("strength", strength)
-    number("attention_bandwidth", attention_bandwidth, above=0)
-    number("self_term", self_term)
+    if attention_bandwidth is None:
+        attention_bandwidth = 20.0
+    else:
+        rule = 'attention_bandwidth must be left out with scope="batch"'
+        require(scope != "batch", rule, attention_bandwidth, "one position has no distances")
     if gradient == "exact":
         literal = isinstance(self_term, int | float) and self_term == 1
         remedy = "leave self_term at 1: the unlinearised gap has no self term"
         require(literal, 'self_term must be 1 with gradient="exact"', self_term, remedy)
-    if kl_budget is not None:
-        number("kl_budget", kl_budget, above=0)
     heuristic: Any = None
     if isinstance(bandwidth, str):
         heuristic, bandwidth = HEURISTICS[one_of("bandwidth", bandwidth, HEURISTICS)], None
     elif callable(bandwidth) and not isinstance(bandwidth, schedules.Schedule):
         heuristic, bandwidth = bandwidth, None
     else:
-        number("bandwidth", bandwidth, above=0)
+        bandwidth = number("bandwidth", bandwidth, above=0)
     return Diversity(
-        strength,
+        number("strength", strength),
         bandwidth,
-        attention_bandwidth,
-        self_term,
-        kl_budget,
+        number("attention_bandwidth", attention_bandwidth, above=0),
+        number("self_term", self_term),
+        None if kl_budget is None else number("kl_budget", kl_budget, above=0),
         objective,
         heuristic,
         source,

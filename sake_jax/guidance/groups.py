@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
+from sake_jax.checks import require
 from sake_jax.core import Context
 from sake_jax.guidance.kernels import Heuristic, Peers, centre, pair_weights, squared_distances
 from sake_jax.typing import Features, Flags, Number, PerRow
@@ -54,8 +55,14 @@ def _sequence(everyone, valid, ctx, fixed, heuristic, attention) -> Grouped:
 
 
 def _batch(everyone, valid, ctx, fixed, heuristic, attention) -> Grouped:
-    """One group per prompt and column: the samples of the prompt at that position."""
+    """One group per prompt and column: the samples of the prompt at that position.
+
+    Numbers that differ from row to row count as those of a prompt's first row.
+    """
     samples, width = ctx.view.samples, ctx.view.width
+    rule = "comparing across samples must have 2 samples of each prompt or more"
+    whole = samples > 1 and everyone.shape[0] % samples == 0
+    require(whole, rule, (everyone.shape[0], samples), "raise samples, or keep prompts whole")
     prompts = everyone.shape[0] // samples
 
     def by_column(window: Array) -> Array:  # (Q·M, W, ...) -> (Q, W, M, ...)

@@ -4,6 +4,7 @@ Everything here speaks of one group of rows that are compared with each other (o
 sequence, or one column over the samples of a prompt); `jax.vmap` does the batch.
 """
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -110,6 +111,7 @@ def median(distances: Float[Array, "..."], weights: Float[Array, "..."]) -> Floa
     counted = (weights.reshape(-1) > 0).astype(distances.dtype)
     count = jnp.sum(counted)
     middle = threshold(distances.reshape(-1), counted, count - (count - 1) // 2)
+    middle = middle.astype(distances.dtype)
     return jnp.where(count > 0, middle, jnp.ones_like(middle))
 
 
@@ -124,14 +126,13 @@ HEURISTICS: dict[str, Heuristic] = {"median": median, "mean": mean}
 """Bandwidths chosen from the rows themselves, by name."""
 
 
-def vanishing(distance: float, eps: float = 0.01) -> Array:
+def vanishing(distance: float, eps: float = 0.01) -> float:
     """The σ_attn at which attention has fallen to `eps` at this distance.
 
     σ_attn = d / sqrt(2 ln(1 / eps)), the paper's initialisation heuristic.
 
-        >>> round(float(vanishing(60)), 1)
+        >>> round(vanishing(60), 1)
         19.8
     """
-    number("distance", distance, above=0)
-    number("eps", eps, above=0, at_most=0.99)
-    return jnp.asarray(distance, jnp.float32) / jnp.sqrt(2 * jnp.log(1 / jnp.float32(eps)))
+    distance = number("distance", distance, above=0)
+    return distance / math.sqrt(2 * math.log(1 / number("eps", eps, above=0, at_most=0.99)))

@@ -3,17 +3,18 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 
 
 def threshold(
     values: Float[Array, "*N V"], weights: Float[Array, "*N V"], target: Float[Array, "*N"]
-) -> Float[Array, "*N"]:
+) -> Float32[Array, "*N"]:
     """The largest t for which the weights of the values >= t sum to `target`, per row.
 
     Exact, by bisection over the 2³² bit patterns of float32: each round is one reduction
     over the last axis, so nothing is sorted, targets may be traced, and an axis that is
     split over devices is never gathered. Minus infinity where `target` is out of reach.
+    The result is float32: compare it with values of that precision.
     """
     keys = _ordered(values.astype(jnp.float32))
 
@@ -27,7 +28,7 @@ def threshold(
     lowest = jnp.full(target.shape, _ordered(jnp.float32(-jnp.inf)), jnp.int32)
     highest = jnp.full(target.shape, jnp.iinfo(jnp.int32).max, jnp.int32)
     low, _ = jax.lax.fori_loop(0, 32, narrow, (lowest, highest))
-    return _ordered_back(low).astype(values.dtype)
+    return _ordered_back(low)
 
 
 def _ordered(values: Array) -> Array:

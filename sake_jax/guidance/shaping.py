@@ -91,7 +91,10 @@ class Forbid(Guidance):
 
 
 def forbid(ids: Sequence[int] | Array) -> Forbid:
-    """Never draws these token ids. If all tokens are forbidden, all are equally likely."""
+    """Never draws these token ids. If all tokens are forbidden, all are equally likely.
+
+    Ids beyond the vocabulary have no effect.
+    """
     ids = jnp.atleast_1d(jnp.asarray(ids, jnp.int32))
     require(ids.size > 0, "forbid must name at least one token id", ids, "or leave it out")
     number("the ids of forbid", ids, at_least=0)
@@ -123,5 +126,6 @@ def transform(function: Callable[..., Logits], *numbers: Number) -> Transform:
 
 def _keep_heaviest(logits: Logits, weights: Logits, target: Float[Array, "#B #W"]) -> Logits:
     """Keeps the fewest highest logits whose weights sum to `target`."""
+    single = logits.astype(jnp.float32)
     target = jnp.broadcast_to(target, logits.shape[:-1])
-    return jnp.where(logits >= threshold(logits, weights, target)[..., None], logits, LOWEST)
+    return jnp.where(single >= threshold(single, weights, target)[..., None], logits, LOWEST)

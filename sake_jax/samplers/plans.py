@@ -19,8 +19,14 @@ class Blocks(struct.PyTreeNode):
     def steps(self) -> int:
         return self.blocks * self.steps_per_block
 
+    @property
+    def length(self) -> int:
+        return self.blocks * self.width
+
     def view(self, canvas: Canvas, step: Array) -> View:
-        batch = canvas.tokens.shape[0]
+        batch, columns = canvas.tokens.shape
+        rule = f"the canvas must have {self.length} columns to write, as the plan has"
+        require(canvas.start + self.length == columns, rule, columns - canvas.start, "match them")
         block, inner = step // self.steps_per_block, step % self.steps_per_block
         left = self.steps_per_block - inner
         start = canvas.start + block * self.width
@@ -54,5 +60,4 @@ def blocks(length: int, steps: int, block: int | None = None) -> Blocks:
     count = length // block
     rule = f"steps must be a multiple of the {count} blocks and at least one for each"
     require(steps >= count and steps % count == 0, rule, steps, f"use {count * -(-steps // count)}")
-    require(steps <= length, f"steps must be at most length ({length})", steps, "lower steps")
     return Blocks(count, block, steps // count)

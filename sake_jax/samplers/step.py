@@ -21,11 +21,12 @@ from sake_jax.core import (
     View,
     mean_over,
 )
-from sake_jax.guidance.compose import Chain, Guided, chain, guide, identity, last_word
+from sake_jax.guidance.compose import Chain, Guided, When, chain, guide, identity, last_word
 from sake_jax.guidance.entropy import entropy, kl
 from sake_jax.process import Identity
-from sake_jax.reveal import confidence
+from sake_jax.reveal import confidence, everything
 from sake_jax.samplers.noise import Noise, gumbel, row_keys
+from sake_jax.samplers.plans import Blocks
 from sake_jax.typing import Key, Logits, Params
 
 
@@ -50,7 +51,7 @@ def sampler(
     guidance: Guidance | None = None,
     draw: Guidance | None = None,
     process: Process | None = None,
-    reveal: Reveal = confidence,
+    reveal: Reveal | None = None,
     noise: Noise = gumbel,
     record: str = "brief",
 ) -> Sampler:
@@ -62,23 +63,50 @@ def sampler(
       guidance: changes the distribution, and the reveal rule sees it.
       draw: changes what is drawn only: temperature and filters, usually.
       process: how noise is undone; `identity_process()` by default.
-      reveal: which draws are kept; a function of `sake_jax.reveal` or your own.
+      reveal: which draws are kept; a function of `sake_jax.reveal` or your own. By default
+        `confidence`, or `everything` for a process that decides by itself.
       noise: where Gumbel noise comes from; replace it to replay recorded noise.
       record: "brief", or "signal" for telemetry that needs base and guided logits.
     """
     one_of("record", record, RECORDS)
-    rule = "denoiser must have read, head, tables and affine"
-    require(isinstance(denoiser, Denoiser), rule, denoiser, "see sake_jax.Denoiser")
+    _check_denoiser(denoiser)
+    process = process or Identity()
+    draw = chain(identity(), *([draw] if draw else []))
+    rule = "draw must only shape logits (temperature, filters)"
+    require(_only_shapes(draw), rule, draw, "put other guidances in guidance=")
+    if isinstance(plan, Blocks) and not process.decides:
+        rule = f"steps must be at most length ({plan.length}): a step writes a token or more"
+        require(plan.steps <= plan.length, rule, plan.steps, "lower steps")
     return Sampler(
         denoiser=denoiser,
-        process=process or Identity(),
+        process=process,
         guidance=chain(identity(), *([guidance] if guidance else [])),
-        draw=chain(identity(), *([draw] if draw else [])),
+        draw=draw,
         plan=plan,
-        reveal=reveal,
+        reveal=reveal or (everything if process.decides else confidence),
         noise=noise,
         record=record,
     )
+
+
+def _check_denoiser(denoiser: Denoiser) -> None:
+    rule, remedy = "denoiser must have read, head, tables and affine", "see sake_jax.Denoiser"
+    require(isinstance(denoiser, Denoiser), rule, denoiser, remedy)
+    leaves = jax.tree.leaves(denoiser)
+    rule, remedy = "denoiser must be a pytree", "derive it from flax.struct.PyTreeNode"
+    require(not any(leaf is denoiser for leaf in leaves), rule, denoiser, remedy)
+    rule, remedy = "denoiser.affine must be a class variable", "annotate it as ClassVar[bool]"
+    require(not any(isinstance(leaf, bool) for leaf in leaves), rule, denoiser, remedy)
+
+
+def _only_shapes(guidance: Guidance) -> bool:
+    """Whether all that a guidance does is `apply`."""
+    if isinstance(guidance, Chain):
+        return all(map(_only_shapes, guidance.parts))
+    if isinstance(guidance, When):
+        return _only_shapes(guidance.inner)
+    kind = type(guidance)
+    return kind.push is Guidance.push and kind.posterior is Guidance.posterior
 
 
 class State(struct.PyTreeNode):
@@ -93,8 +121,7 @@ def context(sampler: Sampler, params: Params, view: View, features, cache) -> Co
     """What the guidances see; `features` are zeros before the first step."""
 
     def log_q(logits: Logits) -> Logits:
-        nothing_pushed = (None,) * len(sampler.draw.parts)
-        shaped, _ = sampler.draw.apply(logits, nothing_pushed, sampler.draw.init(ctx), ctx)
+        shaped, _ = sampler.draw.apply(logits, None, sampler.draw.init(ctx), ctx)
         return sampler.process.log_q(shaped, view)
 
     ctx = Context(
@@ -104,6 +131,7 @@ def context(sampler: Sampler, params: Params, view: View, features, cache) -> Co
         head=lambda rows: sampler.denoiser.head(params, rows),
         read=lambda other, kept: sampler.denoiser.read(params, other, kept),
         log_q=log_q,
+        clean=lambda logits: sampler.process.clean(logits, view),
         affine=sampler.denoiser.affine,
         record=sampler.record,
         cache=cache,

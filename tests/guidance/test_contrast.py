@@ -13,7 +13,7 @@ from sake_jax.guidance.compose import guide, last_word
 from sake_jax.testing import outcome, toy_context, toy_params, toy_view
 
 GAMMAS = (0.0, 0.5, 1.0, 2.0, 3.5)
-PROCESSES = {"absorbing": sj.absorbing(eps=0.0), "uniform": sj.uniform(eps=0.0)}
+PROCESSES = {"absorbing": sj.absorbing(), "uniform": sj.uniform(eps=0.0)}
 
 
 def reference_scene(arrays, kind, conditional, unconditional, now, later, mask_id):

@@ -14,6 +14,19 @@ import sake_jax as sj
 from sake_jax.guidance.compose import guide
 from sake_jax.testing import outcome, toy_context, toy_params, toy_view
 
+
+class PlainDenoiser:
+    affine = True
+
+    def read(self, params, view, cache): ...
+    def head(self, params, rows): ...
+    def tables(self, params): ...
+
+
+class LeafyDenoiser(sj.testing.ToyDenoiser):
+    affine: bool = True
+
+
 NAN = float("nan")
 MISTAKES = {
     "bandwidth must be above 0": lambda: sj.sake(1.0, bandwidth=-1.0),
@@ -25,7 +38,7 @@ MISTAKES = {
     "normalize must be one of": lambda: sj.sake(1.0, normalize="max"),
     "scope must be one of": lambda: sj.sake(1.0, scope="world"),
     "strength must be finite": lambda: sj.sake(NAN),
-    "strength must be a number": lambda: sj.sake("strong"),
+    "strength must be a number or": lambda: sj.sake("strong"),
     "kl_budget must be above 0": lambda: sj.sake(1.0, kl_budget=0.0),
     "self_term must be 1 with gradient=": lambda: sj.sake(1.0, gradient="exact", self_term=0.0),
     "must come with the collision objective": lambda: sj.diversity(
@@ -55,9 +68,21 @@ MISTAKES = {
     "distance must be above 0": lambda: sj.vanishing(-3.0),
     "piecewise must have a value for progress 0": lambda: sj.piecewise({0.5: 1.0}),
     "shape must be a function": lambda: sj.schedule(3.0),
-    "eps must be at most 0.5": lambda: sj.absorbing(0.9),
+    "eps must be at most 0.5": lambda: sj.uniform(0.9),
+    "strength must be a number or a schedule": lambda: sj.sake(lambda progress: 1 - progress),
+    "when must get a Guidance": lambda: sj.when(0.5),
+    "attention_bandwidth must be left out": lambda: sj.sake(
+        1.0, scope="batch", attention_bandwidth=5.0
+    ),
     "length must be a multiple of block": lambda: sj.blocks(10, 10, 3),
-    "steps must be at most length": lambda: sj.blocks(8, 16),
+    "steps must be at most length": lambda: sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(8, 16)),
+    "draw must only shape logits": lambda: sj.sampler(
+        sj.testing.ToyDenoiser(), sj.blocks(8, 8), draw=sj.when(sj.classifier_free(1.0))
+    ),
+    "denoiser must be a pytree": lambda: sj.sampler(PlainDenoiser(), sj.blocks(4, 4)),
+    "denoiser.affine must be a class variable": lambda: sj.sampler(
+        LeafyDenoiser(), sj.blocks(4, 4)
+    ),
     "steps must be a multiple of the 2 blocks": lambda: sj.blocks(8, 3, 4),
     "prompts must hold at least one": lambda: sj.canvas([], 4, mask_id=0),
     "denoiser must have read, head, tables": lambda: sj.sampler(object(), sj.blocks(4, 4)),
@@ -106,6 +131,12 @@ def test_masking_needs_a_mask_token():
         outcome(sj.classifier_free(1.0, sj.with_label(1)), toy_params(0), view.replace(cond=None))
     with pytest.raises(ValueError, match="an absorbing process must have a mask token"):
         sj.absorbing().log_q(jnp.zeros((4, 6, 17)), view)
+    with pytest.raises(ValueError, match="must have 2 samples of each prompt"):
+        outcome(sj.sake(1.0, scope="batch"), toy_params(0), toy_view(0).replace(samples=1))
+    bent = toy_context(toy_params(0), toy_view(0), affine=False)
+    composed = sj.chain(sj.classifier_free(1.0))
+    with pytest.raises(ValueError, match="must have a denoiser with an affine head"):
+        guide(composed, composed.init(bent), bent)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

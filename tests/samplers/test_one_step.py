@@ -119,7 +119,8 @@ def test_eight_devices_draw_what_one_draws():
 
 @pytest.mark.parametrize("process", [sj.absorbing(), sj.uniform(0.01)])
 def test_processes_that_decide_themselves(process):
-    chosen = sampler(process=process, reveal=sj.reveal.everything)
+    chosen = sampler(process=process)
+    assert chosen.reveal is sj.reveal.everything
     done, info, tokens = sj.run(chosen, PARAMS, KEY, canvas(), trajectory=True)
     assert tokens.shape == (12, 6, 15)
     if process.revises:
@@ -173,6 +174,48 @@ def test_draw_does_not_change_what_the_reveal_rule_sees():
         sj.run(sampler(temperature=temperature, reveal=spy(name)), PARAMS, KEY, canvas())
     jax.effects_barrier()
     np.testing.assert_allclose(seen["cold"][0], seen["hot"][0], atol=1e-6)
+
+
+@pytest.mark.parametrize("record", ["brief", "signal"])
+def test_bfloat16_models_are_guided_in_float32(record):
+    """A model in bfloat16 still has distributions, confidences and telemetry in float32."""
+    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), PARAMS)
+    seen = []
+
+    def spy(logits, drawn, view, key):
+        seen.append(logits.dtype)
+        return sj.reveal.confidence(logits, drawn, view, key)
+
+    with jax.numpy_dtype_promotion("standard"):
+        for guidance in (sj.sake(1.0), sj.chain(sj.top_p(0.9), sj.sake(1.0, source="expected"))):
+            chosen = sampler(guidance=guidance, record=record, reveal=spy)
+            done, info = sj.run(chosen, half, KEY, canvas())
+            assert not bool(jnp.any(done.open))
+            assert info.entropy.dtype == jnp.float32
+    assert set(seen) == {jnp.dtype("float32")}
+
+
+def test_the_plan_must_fit_the_canvas():
+    short = sj.canvas(PROMPTS, 8, mask_id=MASK)
+    with pytest.raises(ValueError, match="the canvas must have 12 columns to write"):
+        sj.run(sampler(), PARAMS, KEY, short)
+
+
+def test_absorbing_noise_never_crowds_out_the_tokens():
+    """An untrained logit of the mask token must not eat the nucleus."""
+    loud = PARAMS | {"bias": PARAMS["bias"].at[MASK].set(50.0)}
+    chosen = sampler(process=sj.absorbing(), guidance=sj.top_p(0.9))
+    quiet, _ = sj.run(chosen, PARAMS, KEY, canvas())
+    noisy, _ = sj.run(chosen, loud, KEY, canvas())
+    assert jnp.array_equal(quiet.tokens, noisy.tokens)
+
+
+def test_more_steps_than_tokens_where_the_process_decides():
+    plan = sj.blocks(12, 40)
+    chosen = sj.sampler(ToyDenoiser(), plan, process=sj.absorbing())
+    done, info = sj.run(chosen, PARAMS, KEY, canvas())
+    assert info.revealed.shape[0] == 40
+    assert not bool(jnp.any(done.open))
 
 
 def test_temperature_zero_needs_no_luck():
