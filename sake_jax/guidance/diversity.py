@@ -75,7 +75,7 @@ class Diversity(Guidance):
     def push(self, state, ctx):
         if not self.pushes:
             return None, state
-        return self._direction(*self._early_rows(ctx), state, ctx)
+        return self._direction(*self._rows(ctx), state, ctx)
 
     def apply(self, logits, psi, state, ctx):
         if psi is None:
@@ -89,39 +89,31 @@ class Diversity(Guidance):
 
     def _late_signal(self, logits: Logits, state: DiversityState, ctx: Context):
         """ψ for sources that need the logits, and for tables other than the head's."""
-        everyone, valid = self._rows(logits, ctx)
+        everyone, valid = self._rows(ctx, logits)
         table = self._embedding(ctx)
         if self.gradient == "exact":
             return self._exact(everyone, valid, table, state, ctx)
         direction, state = self._direction(everyone, valid, state, ctx)
         return product("bwd,vd->bwv", direction, table), state
 
-    def _embedding(self, ctx: Context) -> Array:
-        table = ctx.tables.input if self.table == "input" else ctx.tables.output
-        width = ctx.features.shape[-1]
-        require(
-            table.shape[1] == width,
-            f"the {self.table} table must be as wide as the features ({width})",
-            table.shape,
-            "choose the other table or another source",
-        )
+    def _embedding(self, ctx: Context, name: str | None = None) -> Array:
+        """The chosen table, or the named one."""
+        name = name or self.table
+        table, width = getattr(ctx.tables, name), ctx.features.shape[-1]
+        rule = f"the {name} table must be as wide as the features ({width})"
+        require(table.shape[1] == width, rule, table.shape, "choose another table or source")
         return table
 
-    def _early_rows(self, ctx: Context) -> tuple[Features, Flags]:
-        """H where it is known before the logits."""
-        if self.source == "hidden":
-            return precise(ctx.features), ctx.view.attend
-        width, found = ctx.features.shape[-1], ctx.tables.input.shape
-        rule = f"the input table must be as wide as the features ({width})"
-        require(found[1] == width, rule, found, "choose another source")
-        return precise(ctx.tables.input[ctx.view.tokens]), ctx.view.attend
-
-    def _rows(self, logits: Logits, ctx: Context) -> tuple[Features, Flags]:
+    def _rows(self, ctx: Context, logits: Logits | None = None) -> tuple[Features, Flags]:
         """H and who takes part in it. Open positions outside the window have no prediction
         yet, so for sources made of predictions they take no part."""
-        if self.source in ("hidden", "input"):
-            return self._early_rows(ctx)
-        view, table = ctx.view, self._embedding(ctx)
+        view = ctx.view
+        if self.source == "hidden":
+            return precise(ctx.features), view.attend
+        if self.source == "input":
+            return precise(self._embedding(ctx, "input")[view.tokens]), view.attend
+        assert logits is not None, "sources made of predictions are known after the logits"
+        table = self._embedding(ctx)
         if self.source == "expected":
             predicted = product("bwv,vd->bwd", jax.nn.softmax(logits), table)
         else:
