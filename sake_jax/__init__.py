@@ -6,6 +6,7 @@ from sake_jax import guidance as guidance
 from sake_jax import reveal as reveal
 from sake_jax import testing as testing
 from sake_jax.canvas import canvas as canvas
+from sake_jax.core import Candidates as Candidates
 from sake_jax.core import Canvas as Canvas
 from sake_jax.core import Context as Context
 from sake_jax.core import Denoiser as Denoiser

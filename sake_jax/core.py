@@ -31,8 +31,9 @@ from sake_jax.typing import (
 LOWEST = -1e30
 """The logit of a token that must not be drawn. Finite: differences of logits stay numbers."""
 
-RECORDS = ("brief", "signal")
-"""How much a run records; "signal" adds what needs base and guided logits side by side."""
+RECORDS = ("brief", "signal", "full")
+"""How much a run records: "signal" adds what needs base and guided logits side by side, "full"
+what a viewer shows of every position."""
 
 
 class Canvas(struct.PyTreeNode):
@@ -242,6 +243,17 @@ class Signal(struct.PyTreeNode):
     """(B,) root mean square of the centred signal, strength included."""
     redundancy: Leaf
     """(B,) row sums of the squared kernel: 0 for rows unlike all others."""
+    weights: Leaf = None
+    """(B, W, L) W_ij, which rows of the sequence repel which (record="full")."""
+
+
+class Candidates(struct.PyTreeNode):
+    """The most likely tokens of every window position, the most likely first."""
+
+    ids: Leaf
+    """(B, W, K)"""
+    log_p: Leaf
+    """(B, W, K) their log-probabilities in nats."""
 
 
 class Info(struct.PyTreeNode):
@@ -261,6 +273,12 @@ class Info(struct.PyTreeNode):
     """KL(guided || base) in nats, mean over open positions (record="signal")."""
     signals: tuple[Signal, ...] = ()
     """One per diversity guidance, in the order of the chain (record="signal")."""
+    start: Leaf = None
+    """() the first column of the window (record="full")."""
+    base_candidates: Candidates | None = None
+    """Before guidance (record="full")."""
+    candidates: Candidates | None = None
+    """After guidance (record="full")."""
 
 
 def mean_over(values: Array, where: Array) -> Array:

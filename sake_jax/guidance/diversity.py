@@ -17,7 +17,7 @@ from sake_jax.core import Context, Guidance, Signal, mean_over, precise, product
 from sake_jax.guidance import budget, forces
 from sake_jax.guidance.entropy import correlation, covariance
 from sake_jax.guidance.groups import SCOPES, group
-from sake_jax.guidance.kernels import HEURISTICS, Heuristic
+from sake_jax.guidance.kernels import HEURISTICS, Heuristic, collisions
 from sake_jax.guidance.objectives import Objective, collision
 from sake_jax.typing import Features, Flags, Leaf, Logits, Number
 
@@ -68,9 +68,13 @@ class Diversity(Guidance):
         spread = None
         if self.normalize == "rms" and self.gradient != "exact":
             spread = table_spread(self._embedding(ctx))
-        zeros = jnp.zeros(ctx.view.tokens.shape[0], jnp.float32)
-        signal = Signal(zeros, zeros, zeros, zeros) if ctx.record == "signal" else None
-        return DiversityState(spread, signal)
+        if ctx.record == "brief":
+            return DiversityState(spread, None)
+        batch, length = ctx.view.tokens.shape
+        zeros, weights = jnp.zeros(batch, jnp.float32), None
+        if ctx.record == "full" and self.scope != "batch":
+            weights = jnp.zeros((batch, ctx.view.width, length), jnp.float32)
+        return DiversityState(spread, Signal(zeros, zeros, zeros, zeros, weights))
 
     def push(self, state, ctx):
         if not self.pushes:
@@ -133,10 +137,8 @@ class Diversity(Guidance):
         """Where each row of the window should move, strength included."""
         closed = self.gradient == "closed_form"
         force = forces.closed_form if closed else forces.autodiff(self.objective)
-        parts = [
-            jax.tree.map(back, jax.vmap(force)(rows, peers))
-            for rows, peers, back in self._grouped(everyone, valid, ctx)
-        ]
+        groups = self._grouped(everyone, valid, ctx)
+        parts = [jax.tree.map(back, jax.vmap(force)(rows, peers)) for rows, peers, back in groups]
         total: forces.Force = jax.tree.map(lambda *values: sum(values), *parts)
         own = ctx.view.window(everyone)
         self_term = ctx.number(self.self_term)
@@ -145,13 +147,14 @@ class Diversity(Guidance):
         if self.normalize == "rms":
             size = jnp.square(total.self_weight * jnp.linalg.norm(own, axis=-1))
             scale = scale * _unit(direction, size, total.redundancy, state.spread, ctx)
-        return scale * direction, self._keep(state, total.redundancy, ctx)
+        return scale * direction, self._keep(state, total.redundancy, groups, ctx)
 
     def _exact(self, everyone, valid, table, state, ctx):
         """The unlinearised signal, strength included."""
+        groups = self._grouped(everyone, valid, ctx)
         parts = [
             jax.tree.map(back, jax.vmap(forces.exact_signal, (0, 0, None))(rows, peers, table))
-            for rows, peers, back in self._grouped(everyone, valid, ctx)
+            for rows, peers, back in groups
         ]
         psi, redundancy = jax.tree.map(lambda *values: sum(values), *parts)
         scale = ctx.number(self.strength)
@@ -161,13 +164,19 @@ class Diversity(Guidance):
             rounding = jnp.square(ROUNDING * mean_over(redundancy, ctx.open))
             unit = _fade(redundancy, ctx) / jnp.sqrt(variance + rounding + 1e-30)
             scale = scale * unit[:, None, None]
-        return scale * psi, self._keep(state, redundancy, ctx)
+        return scale * psi, self._keep(state, redundancy, groups, ctx)
 
-    def _keep(self, state: DiversityState, redundancy: Array, ctx: Context) -> DiversityState:
+    def _keep(self, state: DiversityState, redundancy: Array, groups, ctx: Context):
+        """What is recorded of the kernel."""
         if state.signal is None:
             return state
         mean = mean_over(redundancy, ctx.open).astype(jnp.float32)
-        return state.replace(signal=state.signal.replace(redundancy=mean))
+        signal = state.signal.replace(redundancy=mean)
+        if signal.weights is not None:
+            rows, peers, _ = groups[0]  # those of the sequence come first
+            weights = jax.vmap(collisions)(rows, peers).astype(jnp.float32)
+            signal = signal.replace(weights=weights)
+        return state.replace(signal=signal)
 
 
 def table_spread(table: Array) -> Array:

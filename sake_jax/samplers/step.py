@@ -9,6 +9,7 @@ from flax import struct
 from sake_jax.checks import one_of, require
 from sake_jax.core import (
     RECORDS,
+    Candidates,
     Canvas,
     Context,
     Denoiser,
@@ -28,6 +29,9 @@ from sake_jax.reveal import confidence, everything
 from sake_jax.samplers.noise import Noise, gumbel, row_keys
 from sake_jax.samplers.plans import Blocks
 from sake_jax.typing import Key, Logits, Params
+
+SHOWN = 5
+"""How many candidates record="full" keeps for each position."""
 
 
 class Sampler(struct.PyTreeNode):
@@ -66,7 +70,8 @@ def sampler(
       reveal: which draws are kept; a function of `sake_jax.reveal` or your own. By default
         `confidence`, or `everything` for a process that decides by itself.
       noise: where Gumbel noise comes from; replace it to replay recorded noise.
-      record: "brief", or "signal" for telemetry that needs base and guided logits.
+      record: "brief"; "signal" for telemetry that needs base and guided logits, "full"
+        for the likeliest candidates and the kernel's weights at every position too.
     """
     one_of("record", record, RECORDS)
     _check_denoiser(denoiser)
@@ -183,8 +188,21 @@ def _info(guided: Guided, drawn, kept, ctx: Context) -> Info:
         return info
     is_signal = lambda node: isinstance(node, Signal)  # noqa: E731
     nodes = jax.tree.leaves(guided.state, is_leaf=is_signal)
-    return info.replace(
+    info = info.replace(
         base_entropy=mean_over(entropy(guided.base), ctx.open),
         kl=mean_over(kl(guided.logits, guided.base), ctx.open),
         signals=tuple(filter(is_signal, nodes)),
     )
+    if ctx.record == "signal":
+        return info
+    return info.replace(
+        start=ctx.view.start,
+        base_candidates=_candidates(guided.base),
+        candidates=_candidates(guided.logits),
+    )
+
+
+def _candidates(logits: Logits) -> Candidates:
+    count = min(SHOWN, logits.shape[-1])
+    log_p, ids = jax.lax.top_k(jax.nn.log_softmax(logits), count)
+    return Candidates(ids, log_p)

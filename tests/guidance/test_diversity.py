@@ -145,6 +145,16 @@ def test_rms_does_not_blow_up_rounding_between_equal_rows():
     assert float(jnp.abs(guided.logits - ctx.head(ctx.rows)).max()) < 0.05
 
 
+def test_rms_does_not_blow_up_the_rounding_of_an_exact_signal():
+    """Candidates too far away to matter: the gap is constant up to rounding, and stays small."""
+    params = PARAMS | {"output": PARAMS["output"] * 1e3, "bias": jnp.zeros(17)}
+    close = 0.01 * CTX.features
+    ctx = toy_context(params, VIEW, features=close)
+    composed = sj.chain(sj.sake(1.0, gradient="exact"))
+    guided = guide(composed, composed.init(ctx), ctx)
+    assert float(jnp.abs(guided.logits - ctx.head(ctx.rows)).max()) < 0.05
+
+
 def test_median_bandwidth_is_the_median_distance():
     """sake with "median" equals sake with that number, row by row."""
     rows, valid = rows_by_the_book("hidden", "output")

@@ -148,6 +148,32 @@ def test_signals_are_recorded_in_the_order_of_the_chain():
     np.testing.assert_allclose(np.asarray(first.rms[:5]), 1.0, atol=0.05)
 
 
+def test_a_full_record_keeps_candidates_and_kernel_weights():
+    guidance = sj.chain(sj.sake(2.0), sj.sake(1.0, scope="batch"))
+    done, info = sj.run(sampler(guidance=guidance, record="full"), PARAMS, KEY, canvas())
+    brief, _ = sj.run(sampler(guidance=guidance), PARAMS, KEY, canvas())
+    assert jnp.array_equal(done.tokens, brief.tokens)
+    assert info.start.tolist() == [3] * 6 + [9] * 6
+    assert info.candidates.ids.shape == (12, 6, 6, 5)
+    assert bool(jnp.all(jnp.diff(info.candidates.log_p, axis=-1) <= 0))
+    assert not jnp.array_equal(info.candidates.ids, info.base_candidates.ids)
+    within, across = info.signals
+    assert within.weights.shape == (12, 6, 6, 15)  # window rows against all columns
+    assert across.weights is None
+    columns = 3 + jnp.arange(6)
+    assert bool(jnp.all(within.weights[0][:, jnp.arange(6), columns] == 0))  # never itself
+    pads = ~canvas().attend
+    assert bool(jnp.all(jnp.where(pads[None, :, None, :], within.weights, 0) == 0))
+
+
+@pytest.mark.parametrize("same", [1, np.float32(1), np.float64(1)])
+def test_numbers_of_other_types_compile_nothing_new(same):
+    sj.run(sampler(1.0), PARAMS, KEY, canvas())
+    programs = sj.run._cache_size()
+    sj.run(sampler(same), PARAMS, KEY, canvas())
+    assert sj.run._cache_size() == programs
+
+
 def test_a_model_that_breaks_is_marked_and_spoils_no_other_row():
     good, _ = sj.run(sampler(), PARAMS, KEY, canvas())
     broken = PARAMS | {"input": PARAMS["input"].at[4].set(jnp.nan)}  # a token of prompt 1 only
