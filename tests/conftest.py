@@ -43,10 +43,3 @@ def golden():
             return dict(arrays)
 
     return load
-
-
-@pytest.fixture
-def float64():
-    """Double precision for one test."""
-    with jax.enable_x64(True):
-        yield
