@@ -83,8 +83,12 @@ class View(struct.PyTreeNode):
     cond: Any = None
     """A label or embedding the denoiser is conditioned on, if any."""
     mask_id: Leaf = None
+    refresh: Leaf = None
+    """() whether a read with a cache recomputes every column; None: never."""
     width: int = struct.field(pytree_node=False, default=0)
     """W, the columns of the window."""
+    reread: int = struct.field(pytree_node=False, default=0)
+    """Columns, from the window's start, that a read with a cache recomputes; 0: the window."""
     samples: int = struct.field(pytree_node=False, default=1)
     """M: rows of one prompt stand together in runs of M."""
     origin: int = struct.field(pytree_node=False, default=0)

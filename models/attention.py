@@ -1,0 +1,103 @@
+"""Attention for the rows in work, with keys and values of the others from memory."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx, struct
+from jax import Array
+
+from sake_jax.core import precise
+from sake_jax.models.config import NetworkConfig
+from sake_jax.models.layers import Linear, RMSNorm
+from sake_jax.typing import Leaf
+
+
+class Sight(struct.PyTreeNode):
+    """Where the T rows in work stand among the L columns, and what they may look at."""
+
+    angles: Leaf
+    """(B, L, head_dim / 2) rotary angles of all columns; None without rotary positions."""
+    allowed: Leaf
+    """(B, T, L) which columns each row may look at."""
+    start: Leaf
+    """() the column of the first row in work."""
+
+
+class Memory(struct.PyTreeNode):
+    """Keys, before rotary, and values of all layers and columns: (N, B, L, K, head_dim).
+
+    Without rotary, so that a window may slide: positions are applied when keys are used.
+    """
+
+    keys: Leaf
+    values: Leaf
+
+    def write(self, layer: Array, start: Array, keys: Array, values: Array) -> "Memory":
+        """One layer's rows in work, in place of what stood there."""
+        at = (layer, 0, start, 0, 0)
+        update = jax.lax.dynamic_update_slice
+        return Memory(
+            update(self.keys, keys[None].astype(self.keys.dtype), at),
+            update(self.values, values[None].astype(self.values.dtype), at),
+        )
+
+
+def rotary_angles(positions: Array, frequencies: Array) -> Array:
+    """(B, L, head_dim / 2) position times frequency."""
+    return jnp.einsum("bl,f->blf", positions.astype(frequencies.dtype), frequencies)
+
+
+def frequencies(theta: float, head_dim: int) -> Array:
+    """θ^(-2i / head_dim), in float32."""
+    return theta ** (-jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
+
+
+def rotate(x: Array, angles: Array) -> Array:
+    """Turns the halves of every head against each other, in float32 (not interleaved)."""
+    left, right = jnp.split(precise(x), 2, axis=-1)
+    cos, sin = jnp.cos(angles)[:, :, None, :], jnp.sin(angles)[:, :, None, :]
+    return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], -1).astype(x.dtype)
+
+
+class Attention(nnx.Module):
+    """Multi-head attention; fewer key heads than query heads share (grouped queries)."""
+
+    def __init__(self, c: NetworkConfig, *, rngs: nnx.Rngs):
+        options = {"bias": c.qkv_bias, "quantized": c.quantized, "rngs": rngs}
+        self.heads, self.key_heads, self.head_dim = c.H, c.K, c.head_dim
+        queries, keys = c.H * c.head_dim, c.K * c.head_dim
+        if c.fused_qkv:
+            self.qkv = Linear(c.D, queries + 2 * keys, axes=(None, "embed"), **options)
+        else:
+            self.query = Linear(c.D, queries, axes=("heads", "embed"), **options)
+            self.key = Linear(c.D, keys, axes=("kv_heads", "embed"), **options)
+            self.value = Linear(c.D, keys, axes=("kv_heads", "embed"), **options)
+        options["bias"] = c.bias
+        self.out = Linear(queries, c.D, axes=("embed", "heads"), **options)
+        if c.qk_norm:
+            self.query_norm = RMSNorm(c.head_dim, c.eps, axis=None)
+            self.key_norm = RMSNorm(c.head_dim, c.eps, axis=None)
+
+    def project(self, x: Array) -> tuple[Array, Array, Array]:
+        """Queries, keys and values of the rows in work, split into heads."""
+        if hasattr(self, "qkv"):
+            width = self.heads * self.head_dim
+            ends = (width, width + self.key_heads * self.head_dim)
+            q, k, v = jnp.split(self.qkv(x), ends, axis=-1)
+        else:
+            q, k, v = self.query(x), self.key(x), self.value(x)
+        q, k, v = (part.reshape(*x.shape[:2], -1, self.head_dim) for part in (q, k, v))
+        if hasattr(self, "query_norm"):
+            q, k = self.query_norm(q), self.key_norm(k)
+        return q, k, v
+
+    def __call__(self, x: Array, sight: Sight, memory: Memory | None, layer: Array):
+        """(B, T, D) in and out, and the memory with this layer's rows written."""
+        q, k, v = self.project(x)
+        if memory is not None:
+            memory = memory.write(layer, sight.start, k, v)
+            k, v = memory.keys[layer].astype(q.dtype), memory.values[layer].astype(q.dtype)
+        if sight.angles is not None:
+            own = jax.lax.dynamic_slice_in_dim(sight.angles, sight.start, x.shape[1], axis=1)
+            q, k = rotate(q, own), rotate(k, sight.angles)
+        mixed = jax.nn.dot_product_attention(q, k, v, mask=sight.allowed[:, None])
+        return self.out(mixed.reshape(*x.shape[:2], -1)), memory

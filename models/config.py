@@ -1,0 +1,132 @@
+"""What a checkpoint says about its network, in our words. The letters are those of `typing`."""
+
+import dataclasses
+from typing import ClassVar, TypeAlias
+
+from sake_jax.checks import one_of, require
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Sizes that every network has."""
+
+    V: int
+    """Vocabulary."""
+    D: int
+    """Width."""
+    N: int
+    """Layers."""
+    H: int
+    """Query heads."""
+    F: int
+    """Hidden width of the MLP, or of one expert."""
+    context: int
+    """The longest sequence the network was trained for."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerConfig(Shape):
+    """LLaDA, LLaDA-MoE, Dream (bidirectional); Llama, Qwen, GPT-2 (causal)."""
+
+    K: int
+    """Key and value heads; each serves H / K query heads."""
+    head_dim: int
+    causal: bool = False
+    shifted: bool = False
+    """Row j predicts token j + 1 though the network is bidirectional (Dream)."""
+    norm: str = "rms"
+    eps: float = 1e-5
+    mlp: str = "gated"
+    """"gated" is down(silu(gate x) * up x), "gelu" is down(gelu(up x))."""
+    rope_theta: float | None = 10_000.0
+    """None: positions are a learned table (GPT-2)."""
+    qkv_bias: bool = False
+    bias: bool = False
+    """Biases everywhere else: attention output, MLP, norms."""
+    fused_qkv: bool = False
+    qk_norm: bool = False
+    """RMS norm on every head's query and key, before rotary."""
+    tied: bool = False
+    """The head is the input table."""
+    experts: int = 0
+    """0: a dense MLP."""
+    experts_per_token: int = 0
+    normalize_experts: bool = False
+    """Whether the chosen experts' weights are scaled to sum to one."""
+    quantized: bool = False
+    """int8 kernels with one scale per output channel; tables, norms and router stay as they are."""
+
+    def __post_init__(self):
+        one_of("norm", self.norm, ("rms", "layer"))
+        one_of("mlp", self.mlp, ("gated", "gelu"))
+        rule = "H must be a multiple of K"
+        require(self.H % self.K == 0, rule, (self.H, self.K), "check the head counts")
+        rule = "experts_per_token must be between 1 and experts"
+        fits = 1 <= self.experts_per_token <= self.experts if self.experts else True
+        require(fits, rule, self.experts_per_token, "check the number of experts")
+        rule = "head_dim must be even for rotary positions"
+        require(self.head_dim % 2 == 0, rule, self.head_dim, "check hidden size and heads")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DiTConfig(Shape):
+    """MDLM, BD3LM, UDLM: a transformer whose layers are modulated by the noise level."""
+
+    cond_dim: int
+    """Width of the embedding of noise level and class."""
+    time_conditioning: bool = False
+    """False: the network always sees noise level 0."""
+    classes: int = 0
+    """Labels it may be conditioned on; one more stands for "no label"."""
+    block_size: int = 0
+    """Block diffusion: a column sees its own block and those before. 0: it sees everything."""
+    stored_limits: bool = False
+    """Whether the checkpoint keeps the range of noise levels it was trained on."""
+    quantized: bool = False
+    # What its attention has and has not, in the words of the transformer's config.
+    fused_qkv: ClassVar[bool] = True
+    qkv_bias: ClassVar[bool] = False
+    qk_norm: ClassVar[bool] = False
+    bias: ClassVar[bool] = False
+    eps: ClassVar[float] = 1e-5
+
+    @property
+    def K(self) -> int:
+        return self.H
+
+    @property
+    def head_dim(self) -> int:
+        return self.D // self.H
+
+    def __post_init__(self):
+        rule = "D must be an even multiple of H"
+        require(self.D % (2 * self.H) == 0, rule, (self.D, self.H), "check width and heads")
+        rule = "context must be a multiple of block_size"
+        fits = self.context % self.block_size == 0 if self.block_size else True
+        require(fits, rule, (self.context, self.block_size), "check model_length")
+
+
+NetworkConfig: TypeAlias = TransformerConfig | DiTConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """A network and the token ids its family gives a meaning to."""
+
+    family: str
+    network: NetworkConfig
+    mask_id: int | None = None
+    """The token that stands for noise; None for families without one."""
+    pad_id: int | None = None
+    bos_id: int | None = None
+    eos_id: int | None = None
+    positions: str = "columns"
+    """"columns" counts from the canvas' left edge, "tokens" from the first attended token."""
+
+    def __post_init__(self):
+        one_of("positions", self.positions, ("columns", "tokens"))
+        for name in ("mask_id", "pad_id", "bos_id", "eos_id"):
+            token, V = getattr(self, name), self.network.V
+            rule = f"{name} must lie inside the vocabulary of {V}"
+            inside = token is None or 0 <= token < V
+            require(inside, rule, token, "check the checkpoint's config.json")

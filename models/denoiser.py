@@ -1,0 +1,111 @@
+"""A network as the samplers see it: a `sake_jax.core.Denoiser`."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from sake_jax.core import Tables, View, product
+from sake_jax.models import network
+from sake_jax.models.attention import Memory
+from sake_jax.models.config import DiTConfig, NetworkConfig, TransformerConfig
+from sake_jax.models.page import Page, Work, whole
+from sake_jax.typing import Features, Leaf, Logits, Params, Rows
+
+CLEANEST = 1e-3
+"""ε of the log-linear noise: at t = 1 a token survives with this probability."""
+
+
+def total_noise(time: Array) -> Array:
+    """σ(t) = -log(1 - (1 - ε) t), the log-linear schedule of the DiT families."""
+    return -jnp.log1p(-(1 - CLEANEST) * time)
+
+
+class Cache(struct.PyTreeNode):
+    """What a denoiser keeps between steps."""
+
+    memory: Memory
+    features: Leaf
+    """(B, L, D) the last features of all columns, so that guidance sees the whole canvas while
+    only the window is recomputed. Not shifted."""
+
+    def slide(self, columns: int) -> "Cache":
+        """Moves everything to the left; what comes in on the right is written before it is read."""
+        shift = lambda kept, axis: jnp.roll(kept, -columns, axis)  # noqa: E731
+        memory = Memory(shift(self.memory.keys, 2), shift(self.memory.values, 2))
+        return Cache(memory, shift(self.features, 1))
+
+
+class NetworkDenoiser(struct.PyTreeNode):
+    """Reads a canvas with one of our networks."""
+
+    affine: ClassVar[bool] = True
+    config: NetworkConfig = struct.field(pytree_node=False)
+
+    @property
+    def shifted(self) -> bool:
+        """Whether row j of the network predicts token j + 1."""
+        c = self.config
+        return isinstance(c, TransformerConfig) and (c.shifted or c.causal)
+
+    def read(self, params: Params, view: View, cache: Any) -> tuple[Features, Any]:
+        """Features of all columns, aligned with the token they predict.
+
+        Without a cache everything is computed. With one, all columns when `view.refresh` says
+        so, else the window (or `view.reread` columns from its start); the others keep their
+        keys, values and features.
+        """
+        page = Page(
+            tokens=view.tokens,
+            positions=view.positions,
+            attend=view.attend,
+            sigma=total_noise(view.time) if isinstance(self.config, DiTConfig) else None,
+            cond=view.cond if getattr(self.config, "classes", 0) else None,
+        )
+        if cache is None:
+            return self._align(network.apply(self.config, params, page, whole(page)).features), None
+        columns = page.tokens.shape[1]
+        # A shifted network predicts the window's first token one column earlier.
+        width = min((view.reread or view.width) + self.shifted, columns)
+        start = jnp.clip(view.start - int(self.shifted), 0, columns - width)
+
+        def some(cache: Cache) -> Cache:
+            return self._update(params, page, Work(start, cache.memory, width), cache)
+
+        def all_(cache: Cache) -> Cache:
+            return self._update(params, page, whole(page, cache.memory), cache)
+
+        cache = some(cache) if view.refresh is None else jax.lax.cond(
+            view.refresh, all_, some, cache
+        )
+        return self._align(cache.features), cache
+
+    def head(self, params: Params, rows: Rows) -> Logits:
+        """Logits of any rows."""
+        tables = self.tables(params)
+        logits = product("bwd,vd->bwv", rows, tables.output)
+        return logits if tables.bias is None else logits + tables.bias.astype(logits.dtype)[None, None]
+
+    def tables(self, params: Params) -> Tables:
+        """The vocabulary's embeddings; with tied weights both ends are the same array."""
+        output = params["output"] if "output" in params else params["input"]
+        return Tables(params["input"]["rows"], output["rows"], params.get("output_bias"))
+
+    def empty_cache(self, params: Params, batch: int, length: int) -> Cache:
+        """A cache for a canvas of this size; its first read must be a refresh."""
+        c, dtype = self.config, params["input"]["rows"].dtype
+        empty = jnp.zeros((c.N, batch, length, c.K, c.head_dim), dtype)
+        return Cache(Memory(empty, empty), jnp.zeros((batch, length, c.D), dtype))
+
+    def _update(self, params: Params, page: Page, work: Work, cache: Cache) -> Cache:
+        output = network.apply(self.config, params, page, work)
+        rows = output.features.astype(cache.features.dtype)
+        features = jax.lax.dynamic_update_slice_in_dim(cache.features, rows, work.start, axis=1)
+        return Cache(output.memory, features)
+
+    def _align(self, features: Features) -> Features:
+        if not self.shifted:
+            return features
+        return jnp.concatenate([features[:, :1], features[:, :-1]], axis=1)

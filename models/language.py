@@ -1,0 +1,157 @@
+"""A language model: config, parameters, tokenizer, and the reference's own forward pass."""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+
+from sake_jax import text
+from sake_jax.checks import require
+from sake_jax.models import network
+from sake_jax.models.config import DiTConfig, ModelConfig, NetworkConfig
+from sake_jax.models.denoiser import NetworkDenoiser
+from sake_jax.models.page import Output, Page, whole
+from sake_jax.typing import Features, Flags, Params, Tokens
+
+CHUNK = 64
+"""Columns whose logits are held at once when a text is scored."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModel:
+    """What `sake_jax.load` returns."""
+
+    config: ModelConfig
+    params: Params
+    folder: Path | None = None
+    """Where it was loaded from; its tokenizer is there too."""
+
+    @property
+    def denoiser(self) -> NetworkDenoiser:
+        """The network as samplers use it."""
+        return NetworkDenoiser(self.config.network)
+
+    @functools.cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer that came with the weights, loaded when first asked for."""
+        return text.tokenizer(self.folder)
+
+    def hidden(self, tokens, attend=None, sigma=None, cond=None, clean=None) -> Features:
+        """The last hidden state that the reference implementation returns, one row per column."""
+        return self._output(tokens, attend, sigma, cond, clean).hidden
+
+    def logits(self, tokens, attend=None, sigma=None, cond=None, clean=None) -> Array:
+        """(B, L, V) what the reference implementation's forward pass returns.
+
+        Nothing is shifted: Dream's and causal models' row j predicts token j + 1.
+
+        Args:
+          tokens: (B, L) token ids.
+          attend: (B, L) False or 0 at padding; everything is attended by default.
+          sigma: (B,) total noise, for networks conditioned on it (UDLM).
+          cond: (B,) labels, for networks with classes.
+          clean: (B, L) the clean tokens beside noisy ones: block diffusion's training form.
+        """
+        output = self._output(tokens, attend, sigma, cond, clean)
+        return _head(self.denoiser, self.params, output.features)
+
+    def score(self, tokens, attend=None) -> Array:
+        """(B, L) log p(token | the tokens before it) in nats; 0 at padding and first tokens.
+
+        For causal models. Logits are held for a few columns at a time.
+        """
+        causal = getattr(self.config.network, "causal", False)
+        remedy = "use the samplers' likelihood bounds for diffusion models"
+        require(causal, "score needs a causal model", self.config.family, remedy)
+        return _score(self.denoiser, self.params, self._page(tokens, attend))
+
+    def positions(self, attend: Flags) -> Tokens:
+        """(B, L) positions as the family counts them; see `ModelConfig.positions`."""
+        if self.config.positions == "columns":
+            return jnp.broadcast_to(jnp.arange(attend.shape[1]), attend.shape)
+        counted = jnp.cumsum(attend, axis=1, dtype=jnp.int32) - 1
+        return jnp.where(attend, counted, 1)
+
+    def _output(self, tokens, attend, sigma, cond, clean) -> Output:
+        page = self._page(tokens, attend)
+        c = self.config.network
+        if sigma is not None:
+            rule, remedy = "sigma is for networks conditioned on noise", "leave it out"
+            require(isinstance(c, DiTConfig) and c.time_conditioning, rule, sigma, remedy)
+            page = page.replace(sigma=jnp.asarray(sigma, jnp.float32))
+        elif isinstance(c, DiTConfig) and c.time_conditioning:
+            rule = "this network is conditioned on noise: sigma must have one number per row"
+            require(False, rule, sigma, "pass sigma=")
+        if cond is not None:
+            classes = getattr(c, "classes", 0)
+            fits = classes and _inside(cond, classes + 1)
+            rule = f"cond must be labels from 0 to {classes} ({classes} stands for none)"
+            require(fits, rule, cond, "leave it out for networks without classes")
+            page = page.replace(cond=jnp.asarray(cond, jnp.int32))
+        if clean is not None:
+            rule, remedy = "clean is for block diffusion (BD3LM)", "leave it out"
+            require(getattr(c, "block_size", 0), rule, self.config.family, remedy)
+            page = page.replace(clean=self._tokens("clean", clean))
+        return _apply(c, self.params, page)
+
+    def _page(self, tokens, attend) -> Page:
+        tokens = self._tokens("tokens", tokens)
+        attend = jnp.ones(tokens.shape, bool) if attend is None else jnp.asarray(attend, bool)
+        rule = f"attend must have the tokens' shape {tokens.shape}"
+        require(attend.shape == tokens.shape, rule, attend.shape, "one flag per token")
+        return Page(tokens, self.positions(attend), attend)
+
+    def _tokens(self, name: str, tokens) -> Tokens:
+        tokens = jnp.asarray(tokens)
+        whole_numbers = jnp.issubdtype(tokens.dtype, jnp.integer) and tokens.ndim == 2
+        rule = f"{name} must be whole numbers of shape (B, L)"
+        require(whole_numbers, rule, (tokens.dtype, tokens.shape), "pass token ids")
+        rule = f"{name} must lie inside the vocabulary of {self.config.network.V}"
+        require(_inside(tokens, self.config.network.V), rule, tokens, "is it another tokenizer's?")
+        rule = f"{name} must have at most {self.config.network.context} columns, the model's context"
+        require(tokens.shape[1] <= self.config.network.context, rule, tokens.shape, "shorten them")
+        return tokens.astype(jnp.int32)
+
+
+def _inside(ids, count: int) -> bool:
+    if isinstance(ids, Tracer):
+        return True
+    ids = np.asarray(ids)
+    return bool(ids.size == 0 or (ids.min() >= 0 and ids.max() < count))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _apply(config: NetworkConfig, params: Params, page: Page) -> Output:
+    return network.apply(config, params, page, whole(page))
+
+
+@jax.jit
+def _head(denoiser: NetworkDenoiser, params: Params, features: Features) -> Array:
+    return denoiser.head(params, features)
+
+
+@jax.jit
+def _score(denoiser: NetworkDenoiser, params: Params, page: Page) -> Array:
+    features = network.apply(denoiser.config, params, page, whole(page)).features
+    batch, columns, width = features.shape
+    pad = -columns % CHUNK
+    aligned = jnp.concatenate([features[:, :1], features[:, :-1]], axis=1)
+    aligned = jnp.pad(aligned, ((0, 0), (0, pad), (0, 0)))
+    targets = jnp.pad(page.tokens, ((0, 0), (0, pad)))
+
+    def chunk(part):
+        rows, ids = part
+        log_p = jax.nn.log_softmax(denoiser.head(params, rows))
+        return jnp.take_along_axis(log_p, ids[..., None], axis=-1)[..., 0]
+
+    split = lambda x: jnp.moveaxis(x.reshape(batch, -1, CHUNK, *x.shape[2:]), 1, 0)  # noqa: E731
+    scores = jax.lax.map(chunk, (split(aligned), split(targets)))
+    scores = jnp.moveaxis(scores, 0, 1).reshape(batch, -1)[:, :columns]
+    before = jnp.pad(page.attend[:, :-1], ((0, 0), (1, 0)))
+    return jnp.where(page.attend & before, scores, 0.0)

@@ -1,0 +1,115 @@
+"""The pieces both networks are made of.
+
+Kernels have the shape (outputs, inputs), as checkpoints store them: conversion moves bytes and
+never transposes. Every parameter carries the logical names of its axes, for sharding.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from sake_jax.core import precise
+
+Axes = tuple[str | None, ...]
+
+
+def parameter(key: Array, shape: tuple[int, ...], axes: Axes, deviation: float) -> nnx.Param:
+    """A normal initial value, with names for its axes."""
+    return nnx.Param(deviation * jax.random.normal(key, shape, jnp.float32), axes=axes)
+
+
+def constant(value: float, shape: tuple[int, ...], axes: Axes) -> nnx.Param:
+    """A constant initial value, with names for its axes."""
+    return nnx.Param(jnp.full(shape, value, jnp.float32), axes=axes)
+
+
+def product(axes: str, x: Array, kernel: Array) -> Array:
+    """An einsum in the activations' dtype, summed in float32 or better."""
+    dtype = jnp.promote_types(x.dtype, jnp.float32)
+    return jnp.einsum(axes, x, kernel.astype(x.dtype), preferred_element_type=dtype)
+
+
+class Linear(nnx.Module):
+    """kernel · x + bias; an int8 kernel is scaled back after the product, channel by channel."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        axes: Axes,
+        rngs: nnx.Rngs,
+        bias: bool = False,
+        quantized: bool = False,
+    ):
+        self.kernel = parameter(rngs.params(), (outputs, inputs), axes, inputs**-0.5)
+        if quantized:
+            self.kernel = nnx.Param(jnp.zeros((outputs, inputs), jnp.int8), axes=axes)
+            self.scale = constant(1.0, (outputs,), axes[:1])
+        if bias:
+            self.bias = constant(0.0, (outputs,), axes[:1])
+
+    def __call__(self, x: Array) -> Array:
+        y = product("...i,oi->...o", x, self.kernel[...])
+        if hasattr(self, "scale"):
+            y = jnp.einsum("...o,o->...o", y, self.scale[...].astype(y.dtype))
+        y = y.astype(x.dtype)
+        return plus(y, self.bias[...]) if hasattr(self, "bias") else y
+
+
+def plus(x: Array, row: Array) -> Array:
+    """Adds one vector to every row."""
+    return x + row.astype(x.dtype).reshape((1,) * (x.ndim - 1) + row.shape)
+
+
+def times(x: Array, row: Array) -> Array:
+    """Scales every row by one vector."""
+    return x * row.astype(x.dtype).reshape((1,) * (x.ndim - 1) + row.shape)
+
+
+class Table(nnx.Module):
+    """One row per token, position or label."""
+
+    def __init__(self, rows: int, width: int, *, axes: Axes, rngs: nnx.Rngs):
+        self.rows = parameter(rngs.params(), (rows, width), axes, 1.0)
+
+    def __call__(self, ids: Array) -> Array:
+        return self.rows[...][ids]
+
+
+class RMSNorm(nnx.Module):
+    """x / rms(x) in float32, cast back, then scaled, as the references do."""
+
+    def __init__(self, width: int, eps: float, axis: str | None = "embed"):
+        self.eps = eps
+        self.weight = constant(1.0, (width,), (axis,))
+
+    def __call__(self, x: Array) -> Array:
+        wide = precise(x)
+        wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + self.eps)
+        return times(wide.astype(x.dtype), self.weight[...])
+
+
+class LayerNorm(nnx.Module):
+    """(x - mean) / deviation in float32, then scaled; a bias is optional."""
+
+    def __init__(self, width: int, eps: float, *, bias: bool = False):
+        self.eps = eps
+        self.weight = constant(1.0, (width,), ("embed",))
+        if bias:
+            self.bias = constant(0.0, (width,), ("embed",))
+
+    def __call__(self, x: Array) -> Array:
+        wide = precise(x)
+        wide = wide - jnp.mean(wide, axis=-1, keepdims=True)
+        wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + self.eps)
+        wide = times(wide, self.weight[...])
+        if hasattr(self, "bias"):
+            wide = plus(wide, self.bias[...])
+        return wide.astype(x.dtype)
+
+
+def stack(make, count: int, rngs: nnx.Rngs):
+    """`count` modules as one, their parameters stacked on a leading axis."""
+    return nnx.split_rngs(splits=count)(nnx.vmap(make))(rngs)

@@ -1,0 +1,59 @@
+"""From a config to a pure function of parameters."""
+
+import functools
+from typing import Any
+
+from flax import nnx, traverse_util
+
+from sake_jax.models.config import DiTConfig, NetworkConfig
+from sake_jax.models.dit import DiT
+from sake_jax.models.page import Output, Page, Work
+from sake_jax.models.transformer import Transformer
+from sake_jax.typing import Key, Params
+
+
+def build(config: NetworkConfig, rngs: nnx.Rngs) -> Transformer | DiT:
+    """The NNX module."""
+    kind = DiT if isinstance(config, DiTConfig) else Transformer
+    return kind(config, rngs=rngs)
+
+
+@functools.lru_cache
+def _parts(config: NetworkConfig) -> tuple[Any, Any]:
+    return nnx.split(nnx.eval_shape(lambda: build(config, nnx.Rngs(0))))
+
+
+def abstract(config: NetworkConfig) -> Params:
+    """Shapes and dtypes of the parameters, as a nested dictionary."""
+    return nnx.to_pure_dict(_parts(config)[1])
+
+
+def flat(params: Params) -> dict[str, Any]:
+    """One entry per leaf: {"blocks.attention.query.kernel": ...}."""
+    return traverse_util.flatten_dict(params, sep=".")
+
+
+def nested(leaves: dict[str, Any]) -> Params:
+    """The inverse of `flat`."""
+    return traverse_util.unflatten_dict(leaves, sep=".")
+
+
+def axes(config: NetworkConfig) -> dict[str, tuple[str | None, ...]]:
+    """The logical names of every parameter's axes, by its path."""
+    variables = nnx.to_flat_state(_parts(config)[1])
+
+    def names(variable) -> tuple[str | None, ...]:
+        own = variable.get_metadata("axes")
+        return ("layers",) * (len(variable.shape) - len(own)) + own
+
+    return {".".join(map(str, path)): names(variable) for path, variable in variables}
+
+
+def init(config: NetworkConfig, key: Key) -> Params:
+    """Fresh parameters: kernels of deviation 1/√inputs, tables of 1, norms at 1."""
+    return nnx.to_pure_dict(nnx.split(build(config, nnx.Rngs(key)))[1])
+
+
+def apply(config: NetworkConfig, params: Params, page: Page, work: Work) -> Output:
+    """Runs the network on the rows in work."""
+    return nnx.merge(_parts(config)[0], params)(page, work)

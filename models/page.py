@@ -1,0 +1,73 @@
+"""What a network reads: a page of tokens, whole or some rows of it."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx, struct
+from jax import Array
+
+from sake_jax.models.attention import Memory, Sight
+from sake_jax.typing import Leaf
+
+UNROLLED = 8
+"""Stacks up to this many layers are unrolled: faster on a CPU, and still quick to compile."""
+
+
+class Page(struct.PyTreeNode):
+    """B rows of L columns as a network reads them."""
+
+    tokens: Leaf
+    """(B, L)"""
+    positions: Leaf
+    """(B, L)"""
+    attend: Leaf
+    """(B, L) False at padding."""
+    sigma: Leaf = None
+    """(B,) the total noise, for networks that look at it."""
+    cond: Leaf = None
+    """(B,) a label, for networks that take one."""
+    clean: Leaf = None
+    """(B, L) the clean tokens beside noisy ones: the training form of block diffusion."""
+
+
+class Work(struct.PyTreeNode):
+    """Which columns a network recomputes, with memory for the others; all by default."""
+
+    start: Leaf
+    """() the first of them."""
+    memory: Memory | None = None
+    width: int = struct.field(pytree_node=False, default=0)
+    """How many."""
+
+    def rows(self, columns: Array) -> Array:
+        """The part in work of an array whose axis 1 is the page."""
+        return jax.lax.dynamic_slice_in_dim(columns, self.start, self.width, axis=1)
+
+
+class Output(struct.PyTreeNode):
+    """What a network gives for the rows in work."""
+
+    hidden: Leaf
+    """(B, T, D) the last hidden state as the reference implementation names it."""
+    features: Leaf
+    """(B, T, D) the head's input."""
+    memory: Memory | None
+
+
+def whole(page: Page, memory: Memory | None = None) -> Work:
+    """All columns of a page."""
+    return Work(jnp.int32(0), memory, page.tokens.shape[1])
+
+
+def through(blocks: nnx.Module, x: Array, sight: Sight, work: Work, *more: Array):
+    """Scans stacked layers; the memory is carried, so that it is updated in place."""
+    graph, params = nnx.split(blocks)
+    count = jax.tree.leaves(params)[0].shape[0]
+
+    def body(carry, layer):
+        params, index = layer
+        return nnx.merge(graph, params)(*carry[:1], sight, carry[1], index, *more), None
+
+    unroll = count if count <= UNROLLED else 1
+    layers = (params, jnp.arange(count))
+    (x, memory), _ = jax.lax.scan(body, (x, work.memory), layers, unroll=unroll)
+    return x, memory
