@@ -1,1 +1,12 @@
-"""Checkpoints of other frameworks into parameters of `sake_jax.models`."""
+"""Checkpoints in and out: any family's weights, without torch, in bounded memory, proven.
+
+`load` reads, `convert` rewrites for sharded loading, `verify` proves, `export` writes back.
+"""
+
+from sake_jax.conversion.checkpoint import open_checkpoint as open_checkpoint
+from sake_jax.conversion.convert import convert as convert
+from sake_jax.conversion.export import export as export
+from sake_jax.conversion.load import load as load
+from sake_jax.conversion.rules import MismatchError as MismatchError
+from sake_jax.conversion.source import CheckpointError as CheckpointError
+from sake_jax.conversion.verify import verify as verify

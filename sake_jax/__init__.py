@@ -6,6 +6,7 @@ from sake_jax import guidance as guidance
 from sake_jax import reveal as reveal
 from sake_jax import testing as testing
 from sake_jax.canvas import canvas as canvas
+from sake_jax.conversion import load as load
 from sake_jax.core import Candidates as Candidates
 from sake_jax.core import Canvas as Canvas
 from sake_jax.core import Context as Context
@@ -38,6 +39,7 @@ from sake_jax.guidance import von_neumann as von_neumann
 from sake_jax.guidance import when as when
 from sake_jax.guidance import with_label as with_label
 from sake_jax.guidance import without_prompt as without_prompt
+from sake_jax.models import LanguageModel as LanguageModel
 from sake_jax.process import absorbing as absorbing
 from sake_jax.process import identity_process as identity_process
 from sake_jax.process import uniform as uniform
@@ -50,5 +52,6 @@ from sake_jax.schedules import cosine as cosine
 from sake_jax.schedules import linear as linear
 from sake_jax.schedules import piecewise as piecewise
 from sake_jax.schedules import schedule as schedule
+from sake_jax.sharding import mesh as mesh
 
 __version__ = _version("sake-jax")

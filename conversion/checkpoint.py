@@ -1,0 +1,126 @@
+"""Opens a checkpoint of any kind: its config, and its parameters as lazy `Weights`."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sake_jax.checks import require
+from sake_jax.conversion import families
+from sake_jax.conversion.manifest import Manifest
+from sake_jax.conversion.quantize import Quantized
+from sake_jax.conversion.rules import Rule, expand
+from sake_jax.conversion.source import Orbax, Safetensors, Source
+from sake_jax.conversion.weights import Cast, Mapped, Weights
+from sake_jax.models import ModelConfig, abstract
+from sake_jax.models.network import flat
+
+CONFIG = "config.json"
+READABLE = ("float32", "bfloat16", "float16", "int8")
+STACKED = "blocks."
+"""Where the parameters with a leading axis of layers are."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A model on disk, nothing of it read yet but names and shapes."""
+
+    folder: Path
+    described: dict[str, Any]
+    """config.json as it is."""
+    config: ModelConfig
+    weights: Weights
+    source: Source
+    prefix: str
+    """What the names of the family's tensors begin with."""
+    manifest: Manifest | None
+    """None unless we converted it."""
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """A Hugging Face folder or a converted checkpoint."""
+    require(path.exists(), "the checkpoint must exist", str(path), "check the path")
+    if Manifest.beside(path):
+        return _converted(path)
+    described = read_config(path)
+    family = families.recognise(described)
+    config = family.config(described)
+    source = Safetensors(path)
+    prefix = family.prefix(source.shapes)
+    weights = mapped(config, source, prefix)
+    return Checkpoint(path, described, config, weights, source, prefix, None)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a folder."""
+    file = folder / CONFIG
+    rule, remedy = f"{folder} must hold {CONFIG}", "is it a model's folder?"
+    require(file.is_file(), rule, sorted(p.name for p in folder.iterdir())[:8], remedy)
+    try:
+        return json.loads(file.read_text())
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file} must be JSON, got {error}; download it again.") from error
+
+
+def leaves(config: ModelConfig) -> dict[str, jax.ShapeDtypeStruct]:
+    """The model's parameters by path."""
+    return flat(abstract(config.network))
+
+
+def mapped(config: ModelConfig, source: Source, prefix: str) -> Mapped:
+    """A family's tensors as our parameters, by its rule table."""
+    family, expected = families.family(config.family), leaves(config)
+    ignored = {name for name in source.shapes if _derived(family, name)}
+    return Mapped(expected, expand(family.table(config, prefix), expected), source, ignored)
+
+
+def _derived(family: families.Family, name: str) -> bool:
+    return any(
+        re.fullmatch(re.escape(prefix) + pattern, name)
+        for prefix in family.prefixes
+        for pattern in family.derived
+    )
+
+
+def _converted(folder: Path) -> Checkpoint:
+    manifest = Manifest.read(folder)
+    described = read_config(folder)
+    config = families.recognise(described).config(described)
+    if manifest.quantized:
+        config = quantized(config)
+    source = Orbax(folder, manifest.units)
+    expected = leaves(config)
+    weights = Mapped(expected, expand(map(unit_rule, expected), expected), source)
+    return Checkpoint(folder, described, config, weights, source, manifest.prefix, manifest)
+
+
+def unit_rule(path: str) -> Rule:
+    """Converted checkpoints keep layers apart: a stacked parameter may not fit in memory."""
+    inside = path.removeprefix(STACKED)
+    return Rule(path if inside == path else f"{STACKED}{{layer}}.{inside}", path)
+
+
+def quantized(config: ModelConfig) -> ModelConfig:
+    """The same model with int8 kernels."""
+    network = dataclasses.replace(config.network, quantized=True)
+    return dataclasses.replace(config, network=network)
+
+
+def in_dtype(checkpoint: Checkpoint, dtype: Any) -> Checkpoint:
+    """The same checkpoint, read in another dtype; "int8" quantises the kernels."""
+    if dtype is None:
+        return checkpoint
+    kind = jnp.dtype(dtype)
+    rule = f"dtype must be one of {', '.join(READABLE)}"
+    require(kind.name in READABLE, rule, kind.name, "pick one of these")
+    if kind != jnp.int8:
+        return dataclasses.replace(checkpoint, weights=Cast(checkpoint.weights, kind))
+    rule, remedy = "int8 is made from float weights", "leave dtype out"
+    require(not checkpoint.config.network.quantized, rule, "int8 weights", remedy)
+    config = quantized(checkpoint.config)
+    weights = Quantized(checkpoint.weights, leaves(config))
+    return dataclasses.replace(checkpoint, config=config, weights=weights)

@@ -1,0 +1,173 @@
+"""Converts a checkpoint: lazily read, written part by part, resumable, with a manifest."""
+
+import dataclasses
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from orbax.checkpoint import v1 as orbax
+
+from sake_jax import text
+from sake_jax.checks import require
+from sake_jax.conversion.checkpoint import CONFIG, Checkpoint, in_dtype, leaves, open_checkpoint, unit_rule
+from sake_jax.conversion.manifest import FILE as MANIFEST
+from sake_jax.conversion.manifest import JOURNAL, Journal, Manifest
+from sake_jax.conversion.rules import Entry, expand
+from sake_jax.conversion.source import WEIGHTS
+from sake_jax.models import network
+from sake_jax.sharding import spec
+
+BATCH = 256 * 2**20
+"""Bytes written by one save, unless a single array has more."""
+CHUNK = 64 * 2**20
+"""Bytes of one stored chunk, the least that is read at once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """One array of the converted checkpoint: a parameter, or one layer of it."""
+
+    name: str
+    target: str
+    index: tuple[int, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+
+def units(checkpoint: Checkpoint) -> list[Unit]:
+    """What will be written, in order."""
+    found = leaves(checkpoint.config)
+    kinds = {path: np.dtype(leaf.dtype) for path, leaf in checkpoint.weights.leaves.items()}
+
+    def unit(entry: Entry) -> Unit:
+        return Unit(entry.source, entry.target, entry.index, entry.shape, kinds[entry.target])
+
+    return [unit(entry) for entry in expand(map(unit_rule, found), found)]
+
+
+def convert(
+    source: str | Path,
+    destination: str | Path,
+    *,
+    dtype: Any = None,
+    mesh: Mapping[str, int] | None = None,
+    on_unit: Callable[[Unit], None] = lambda unit: None,
+) -> Manifest:
+    """Writes a Hugging Face folder as a sharded orbax checkpoint.
+
+    A run that was killed goes on where it was: what is written stays. Memory holds one batch
+    of arrays, never the model.
+
+    Args:
+      source: a folder with config.json and safetensors.
+      destination: a new folder, or one that an earlier run left unfinished.
+      dtype: "float32", "bfloat16", "float16" or "int8"; as stored by default.
+      mesh: sizes of mesh axes, such as {"tensor": 8}. Arrays are then stored in chunks that
+        fit the shards of such a mesh; it can be loaded on any other too.
+      on_unit: called after each array, also for those that were there already.
+    """
+    folder = Path(destination)
+    rule, remedy = "destination must not hold a finished checkpoint", "remove it or choose another"
+    require(not (folder / MANIFEST).is_file(), rule, str(folder), remedy)
+    checkpoint = in_dtype(open_checkpoint(Path(source)), dtype)
+    folder.mkdir(parents=True, exist_ok=True)
+    sizes = {name: [f.stat().st_size, f.stat().st_mtime_ns] for name, f in checkpoint.source.files.items()}
+    job = {"files": sizes, "dtype": str(dtype), "mesh": dict(mesh or {})}
+    journal = Journal(folder / JOURNAL, job)
+    with ThreadPoolExecutor(1) as pool:
+        # Beside the writing: the pages it reads are those the writing has just read.
+        hashes = pool.submit(_hash_files, checkpoint.source.files)
+        for batch in _batches(units(checkpoint)):
+            if not all(unit.name in journal.done for unit in batch):
+                arrays = {unit.name: _read(checkpoint, unit) for unit in batch}
+                _save(folder / WEIGHTS, arrays, _chunks(checkpoint, batch, mesh))
+                journal.add(arrays)
+            for unit in batch:
+                on_unit(unit)
+        if not (folder / WEIGHTS).exists():
+            orbax.partial.finalize(folder / WEIGHTS)
+        files = hashes.result()
+    for name in (CONFIG, *text.FILES):
+        if (checkpoint.folder / name).is_file():
+            shutil.copyfile(checkpoint.folder / name, folder / name)
+    manifest = Manifest(
+        family=checkpoint.config.family,
+        quantized=checkpoint.config.network.quantized,
+        prefix=checkpoint.prefix,
+        source=files,
+        units=journal.done,
+        written_by=f"sake-jax {version('sake-jax')}",
+    )
+    manifest.write(folder)
+    journal.path.unlink()
+    return manifest
+
+
+def _batches(wanted: list[Unit]) -> Iterator[list[Unit]]:
+    """Runs of units of at most BATCH bytes; always the same runs, so that a resumed run fits."""
+    batch: list[Unit] = []
+    for unit in wanted:
+        if batch and sum(u.nbytes for u in batch) + unit.nbytes > BATCH:
+            yield batch
+            batch = []
+        batch.append(unit)
+    yield batch
+
+
+def _read(checkpoint: Checkpoint, unit: Unit) -> np.ndarray:
+    index = tuple(slice(at, at + 1) for at in unit.index)
+    return checkpoint.weights.read(unit.target, index).reshape(unit.shape)
+
+
+def _save(path: Path, arrays: Mapping[str, np.ndarray], chunks: Mapping[str, Any]) -> None:
+    context = orbax.Context()
+    context.array.saving.use_compression = False  # trained weights do not compress
+    context.array.saving.scoped_storage_options_creator = lambda key, value: chunks[key[0].key]
+    try:
+        with context:
+            orbax.partial.save(path.resolve(), dict(arrays))
+    except Exception as error:
+        # Killed after the save and before the journal's line: the batch is there, whole.
+        if type(error).__name__ != "PartialSaveReplacementError":
+            raise
+
+
+def _chunks(
+    checkpoint: Checkpoint, batch: list[Unit], mesh: Mapping[str, int] | None
+) -> dict[str, Any]:
+    """How each array is cut on disk: along the axes that the mesh splits."""
+    options = orbax.options.ArrayOptions.Saving.StorageOptions
+    axes = network.axes(checkpoint.config.network)
+    found = {}
+    for unit in batch:
+        own = axes[unit.target][len(unit.index) :]
+        split = [
+            (axis, (mesh or {}).get(name, 1))
+            for axis, name in enumerate(spec(unit.shape, own, mesh or {}))
+            if name is not None
+        ]
+        parts = int(np.prod([count for _, count in split])) if split else 1
+        size = min(CHUNK, -(-unit.nbytes // parts)) if parts > 1 else CHUNK
+        cut = tuple(axis for axis, count in split if count > 1) or None
+        found[unit.name] = options(chunk_byte_size=max(size, 1), shard_axes=cut)
+    return found
+
+
+def _hash_files(files: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for name, path in files.items():
+        with path.open("rb") as file:
+            found[name] = {
+                "bytes": path.stat().st_size,
+                "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
+            }
+    return found

@@ -1,0 +1,76 @@
+"""Writes a model back as a Hugging Face folder, so that others can load it."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from sake_jax import text
+from sake_jax.checks import require
+from sake_jax.conversion import families
+from sake_jax.conversion.checkpoint import CONFIG, Checkpoint, leaves, open_checkpoint
+from sake_jax.conversion.rules import Entry, expand
+from sake_jax.conversion.source import INDEX_FILE
+
+SHARD = 2 * 2**30
+"""Bytes of one safetensors file, unless a single tensor has more."""
+
+
+def export(source: str | Path, destination: str | Path, *, shard_bytes: int = SHARD) -> list[Path]:
+    """Writes a checkpoint in the layout its family has on the hub; returns the weight files.
+
+    Tensors come out bit for bit as they went in. Memory holds one file's tensors.
+    """
+    checkpoint, folder = open_checkpoint(Path(source)), Path(destination)
+    rule, remedy = "only float weights have a place in the family's layout", "convert without int8"
+    require(not checkpoint.config.network.quantized, rule, "int8 weights", remedy)
+    rule, remedy = "destination must be a new or empty folder", "choose another"
+    require(not folder.is_dir() or not any(folder.iterdir()), rule, str(folder), remedy)
+    folder.mkdir(parents=True, exist_ok=True)
+    family, expected = families.family(checkpoint.config.family), leaves(checkpoint.config)
+    entries = expand(family.table(checkpoint.config, checkpoint.prefix), expected)
+    shards = list(_shards(checkpoint, entries, shard_bytes))
+    names = [_file_name(at, len(shards)) for at in range(len(shards))]
+    for name, shard in zip(names, shards, strict=True):
+        tensors = {entry.source: _tensor(checkpoint, entry) for entry in shard}
+        save_file(tensors, folder / name, metadata={"format": "pt"})
+    if len(shards) > 1:
+        home = {e.source: name for name, shard in zip(names, shards, strict=True) for e in shard}
+        total = sum(_nbytes(checkpoint, entry) for entry in entries)
+        index = {"metadata": {"total_size": total}, "weight_map": home}
+        (folder / INDEX_FILE).write_text(json.dumps(index, indent=1))
+    for name in (CONFIG, *text.FILES):
+        if (checkpoint.folder / name).is_file():
+            shutil.copyfile(checkpoint.folder / name, folder / name)
+    return [folder / name for name in names]
+
+
+def _file_name(at: int, count: int) -> str:
+    if count == 1:
+        return "model.safetensors"
+    return f"model-{at + 1:05d}-of-{count:05d}.safetensors"
+
+
+def _nbytes(checkpoint: Checkpoint, entry: Entry) -> int:
+    return int(np.prod(entry.shape)) * checkpoint.weights.leaves[entry.target].dtype.itemsize
+
+
+def _shards(checkpoint: Checkpoint, entries: list[Entry], limit: int) -> Iterator[list[Entry]]:
+    shard, size = [], 0
+    for entry in entries:
+        if shard and size + _nbytes(checkpoint, entry) > limit:
+            yield shard
+            shard, size = [], 0
+        shard.append(entry)
+        size += _nbytes(checkpoint, entry)
+    yield shard
+
+
+def _tensor(checkpoint: Checkpoint, entry: Entry) -> np.ndarray:
+    index = tuple(slice(at, at + 1) for at in entry.index)
+    read = checkpoint.weights.read(entry.target, index)
+    inner = read.reshape(read.shape[len(entry.index) :])
+    return np.asarray(np.swapaxes(inner, -1, -2) if entry.transposed else inner, order="C")

@@ -1,0 +1,73 @@
+"""What the library has to know about a family of checkpoints."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from sake_jax.checks import require
+from sake_jax.conversion.rules import Rule
+from sake_jax.models.config import ModelConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """How a family's config.json reads, and its rule table."""
+
+    name: str
+    architectures: tuple[str, ...]
+    """What `architectures` in config.json may say; `model_type` is not unique."""
+    config: Callable[[Mapping[str, Any]], ModelConfig]
+    rules: Callable[[ModelConfig], list[Rule]]
+    prefixes: tuple[str, ...] = ("",)
+    """What the names of a checkpoint may begin with, before those of the rules."""
+    derived: tuple[str, ...] = ()
+    """Patterns of tensors that old checkpoints store though they follow from the config."""
+
+    def prefix(self, names: Iterable[str]) -> str:
+        """The prefix that most of these names have."""
+        names = list(names)
+        hits = {prefix: sum(name.startswith(prefix) for name in names) for prefix in self.prefixes}
+        return max((prefix for prefix in self.prefixes if hits[prefix]), key=len, default="")
+
+    def table(self, config: ModelConfig, prefix: str) -> list[Rule]:
+        """The rule table for names that begin with this prefix."""
+        return [
+            dataclasses.replace(rule, source=prefix + rule.source) for rule in self.rules(config)
+        ]
+
+
+def expect(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+    """Refuses a checkpoint whose config asks for what the network does not compute.
+
+    Keys that are absent pass; several values are given as a tuple.
+    """
+    for key, value in fixed.items():
+        allowed = value if isinstance(value, tuple) else (value,)
+        if key in config:
+            rule = f"{key} in config.json must be {' or '.join(map(repr, allowed))}"
+            remedy = "this variant of the family is not supported"
+            require(config[key] in allowed, rule, config[key], remedy)
+
+
+def value(config: Mapping[str, Any], *keys: str) -> Any:
+    """The first of these keys that config.json has."""
+    for key in keys:
+        if config.get(key) is not None:
+            return config[key]
+    rule = f"config.json must have {' or '.join(map(repr, keys))}"
+    raise ValueError(f"{rule}, got {sorted(config)}; the file may be another model's.")
+
+
+def first(ids: Any) -> int | None:
+    """Some checkpoints name several end tokens; the first is the one that counts here."""
+    return ids[0] if isinstance(ids, list) else ids
+
+
+def tokens(config: Mapping[str, Any]) -> dict[str, int | None]:
+    """The special tokens that transformers' configs name."""
+    pad = config.get("pad_token_id")
+    return {
+        "bos_id": first(config.get("bos_token_id")),
+        "eos_id": first(config.get("eos_token_id")),
+        "pad_id": None if pad == -1 else first(pad),
+    }

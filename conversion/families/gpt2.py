@@ -1,0 +1,77 @@
+"""GPT-2, the classic causal judge: learned positions, biases everywhere, kernels transposed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.rules import Rule
+from sake_jax.models.config import ModelConfig, TransformerConfig
+
+FIXED = {
+    "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
+    "scale_attn_by_inverse_layer_idx": False,
+    "scale_attn_weights": True,
+    "tie_word_embeddings": True,
+}
+
+
+def config(c: Mapping[str, Any]) -> ModelConfig:
+    """Our config from the checkpoint's."""
+    expect(c, FIXED)
+    D, H = value(c, "n_embd"), value(c, "n_head")
+    network = TransformerConfig(
+        V=value(c, "vocab_size"),
+        D=D,
+        N=value(c, "n_layer"),
+        H=H,
+        K=H,
+        head_dim=D // H,
+        F=c.get("n_inner") or 4 * D,
+        context=value(c, "n_positions"),
+        causal=True,
+        norm="layer",
+        eps=c.get("layer_norm_epsilon", 1e-5),
+        mlp="gelu",
+        rope_theta=None,
+        qkv_bias=True,
+        bias=True,
+        fused_qkv=True,
+        tied=True,
+    )
+    return ModelConfig(family="gpt2", network=network, **tokens(c))
+
+
+NORMS = {"ln_1": "attention_norm", "ln_2": "mlp_norm"}
+KERNELS = {
+    "attn.c_attn": "attention.qkv",
+    "attn.c_proj": "attention.out",
+    "mlp.c_fc": "mlp.up",
+    "mlp.c_proj": "mlp.down",
+}
+
+
+def rules(c: ModelConfig) -> list[Rule]:
+    """The rule table. GPT-2's `Conv1D` stores (inputs, outputs)."""
+    table = [
+        Rule("wte.weight", "input.rows"),
+        Rule("wpe.weight", "places.rows"),
+        Rule("ln_f.weight", "norm.weight"),
+        Rule("ln_f.bias", "norm.bias"),
+    ]
+    for theirs, ours in NORMS.items():
+        table.append(Rule(f"h.{{layer}}.{theirs}.weight", f"blocks.{ours}.weight"))
+        table.append(Rule(f"h.{{layer}}.{theirs}.bias", f"blocks.{ours}.bias"))
+    for theirs, ours in KERNELS.items():
+        table.append(Rule(f"h.{{layer}}.{theirs}.weight", f"blocks.{ours}.kernel", True))
+        table.append(Rule(f"h.{{layer}}.{theirs}.bias", f"blocks.{ours}.bias"))
+    return table
+
+
+FAMILY = Family(
+    "gpt2",
+    ("GPT2LMHeadModel",),
+    config,
+    rules,
+    prefixes=("", "transformer."),
+    derived=(r"h\.\d+\.attn\.(masked_)?bias",),  # the causal triangle
+)

@@ -1,0 +1,75 @@
+"""LLaDA 8B Base, Instruct and 1.5, and iLLaDA: a bidirectional Llama with names of its own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.rules import Rule
+from sake_jax.models.config import ModelConfig, TransformerConfig
+
+MASK_ID = 126336
+"""LLaDA-8B's, for configs that do not name one."""
+
+FIXED = {
+    "activation_type": ("silu", "swiglu"),
+    "alibi": False,
+    "attention_layer_norm": False,
+    "bias_for_layer_norm": (False, None),
+    "block_group_size": 1,
+    "block_type": "llama",
+    "include_bias": False,
+    "include_qkv_bias": (False, None),
+    "input_emb_norm": False,
+    "layer_norm_type": "rms",
+    "layer_norm_with_affine": True,
+    "multi_query_attention": (False, None),
+    "rope": True,
+    "scale_logits": False,
+}
+
+
+def config(c: Mapping[str, Any]) -> ModelConfig:
+    """Our config from the checkpoint's."""
+    expect(c, FIXED)
+    D, H = value(c, "d_model"), value(c, "n_heads")
+    network = TransformerConfig(
+        V=value(c, "embedding_size", "vocab_size"),
+        D=D,
+        N=value(c, "n_layers"),
+        H=H,
+        K=c.get("n_kv_heads") or H,
+        head_dim=D // H,
+        F=c.get("mlp_hidden_size") or c.get("mlp_ratio", 4) * D,
+        context=value(c, "max_sequence_length"),
+        eps=c.get("rms_norm_eps", 1e-5),
+        rope_theta=c.get("rope_theta", 10_000.0),
+        tied=c.get("weight_tying", False),
+    )
+    return ModelConfig(
+        family="llada", network=network, mask_id=c.get("mask_token_id", MASK_ID), **tokens(c)
+    )
+
+
+BLOCK = {
+    "attn_norm.weight": "attention_norm.weight",
+    "q_proj.weight": "attention.query.kernel",
+    "k_proj.weight": "attention.key.kernel",
+    "v_proj.weight": "attention.value.kernel",
+    "attn_out.weight": "attention.out.kernel",
+    "ff_norm.weight": "mlp_norm.weight",
+    "ff_proj.weight": "mlp.gate.kernel",
+    "up_proj.weight": "mlp.up.kernel",
+    "ff_out.weight": "mlp.down.kernel",
+}
+
+
+def rules(c: ModelConfig) -> list[Rule]:
+    """The rule table. `ff_out` is the MLP's last matrix in a block and the head outside."""
+    table = [Rule("wte.weight", "input.rows"), Rule("ln_f.weight", "norm.weight")]
+    if not c.network.tied:
+        table.append(Rule("ff_out.weight", "output.rows"))
+    table += [Rule(f"blocks.{{layer}}.{theirs}", f"blocks.{ours}") for theirs, ours in BLOCK.items()]
+    return table
+
+
+FAMILY = Family("llada", ("LLaDAModelLM",), config, rules, prefixes=("model.transformer.",))

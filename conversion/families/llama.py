@@ -1,0 +1,85 @@
+"""Llama, as SmolLM2 has it: a causal judge. Its names are those of most transformers models."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.rules import Rule
+from sake_jax.models.config import ModelConfig, TransformerConfig
+
+FIXED = {
+    "attention_bias": False,
+    "hidden_act": "silu",
+    "mlp_bias": False,
+    "pretraining_tp": 1,
+    "use_sliding_window": False,
+}
+
+ATTENTION = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "out"}
+MLP = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down"}
+
+
+def rope_theta(c: Mapping[str, Any]) -> float:
+    """The rotary base; transformers 5 keeps it in `rope_parameters`. Scaled forms are refused."""
+    scaled = c.get("rope_parameters") or c.get("rope_scaling") or {}
+    expect(scaled, {"rope_type": "default", "type": "default"})
+    return scaled.get("rope_theta", c.get("rope_theta", 10_000.0))
+
+
+def network(c: Mapping[str, Any], **changes: Any) -> TransformerConfig:
+    """A transformer in the words of transformers' configs."""
+    D, H = value(c, "hidden_size"), value(c, "num_attention_heads")
+    sizes: dict[str, Any] = {
+        "V": value(c, "vocab_size"),
+        "D": D,
+        "N": value(c, "num_hidden_layers"),
+        "H": H,
+        "K": c.get("num_key_value_heads") or H,
+        "head_dim": c.get("head_dim") or D // H,
+        "F": c.get("intermediate_size"),
+        "context": value(c, "max_position_embeddings"),
+        "eps": c.get("rms_norm_eps", 1e-6),
+        "rope_theta": rope_theta(c),
+        "tied": c.get("tie_word_embeddings", False),
+    }
+    return TransformerConfig(**sizes | changes)
+
+
+def config(c: Mapping[str, Any]) -> ModelConfig:
+    """Our config from the checkpoint's."""
+    expect(c, FIXED)
+    return ModelConfig(family="llama", network=network(c, causal=True), **tokens(c))
+
+
+def layer(theirs: str, ours: str) -> Rule:
+    return Rule(f"model.layers.{{layer}}.{theirs}", f"blocks.{ours}")
+
+
+def rules(c: ModelConfig) -> list[Rule]:
+    """The rule table of Llama and of what took over its names."""
+    net = c.network
+    assert isinstance(net, TransformerConfig)
+    table = [Rule("model.embed_tokens.weight", "input.rows"), Rule("model.norm.weight", "norm.weight")]
+    if not net.tied:
+        table.append(Rule("lm_head.weight", "output.rows"))
+    table.append(layer("input_layernorm.weight", "attention_norm.weight"))
+    table.append(layer("post_attention_layernorm.weight", "mlp_norm.weight"))
+    for theirs, ours in ATTENTION.items():
+        table.append(layer(f"self_attn.{theirs}.weight", f"attention.{ours}.kernel"))
+        if net.qkv_bias and ours != "out":
+            table.append(layer(f"self_attn.{theirs}.bias", f"attention.{ours}.bias"))
+    if net.qk_norm:
+        table.append(layer("self_attn.q_norm.weight", "attention.query_norm.weight"))
+        table.append(layer("self_attn.k_norm.weight", "attention.key_norm.weight"))
+    if not net.experts:
+        table += [layer(f"mlp.{t}.weight", f"mlp.{o}.kernel") for t, o in MLP.items()]
+    return table
+
+
+FAMILY = Family(
+    "llama",
+    ("LlamaForCausalLM",),
+    config,
+    rules,
+    derived=(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),
+)

@@ -1,0 +1,68 @@
+"""Loads a model from a folder or by its name on the hub, whole or spread over a mesh."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, Sharding, SingleDeviceSharding
+
+from sake_jax import text
+from sake_jax.checks import require
+from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
+from sake_jax.models import LanguageModel, network
+from sake_jax.sharding import sharding
+
+
+def load(path_or_name: str | Path, mesh: Mesh | None = None, dtype: Any = None) -> LanguageModel:
+    """A model, ready to sample from or to score with.
+
+    Each device, and each process, reads only its own slices of the files.
+
+    Args:
+      path_or_name: a Hugging Face folder, a checkpoint converted by `sake-jax convert`, or a
+        name on the hub such as "GSAI-ML/LLaDA-8B-Instruct" when online.
+      mesh: from `sake_jax.mesh`; the default device by default.
+      dtype: "float32", "bfloat16", "float16", or "int8" for quantised kernels; by default as
+        stored.
+    """
+    checkpoint = in_dtype(open_checkpoint(locate(path_or_name)), dtype)
+    return LanguageModel(checkpoint.config, parameters(checkpoint, mesh), checkpoint.folder)
+
+
+def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
+    """A checkpoint's parameters on their devices, one after the other."""
+    axes = network.axes(checkpoint.config.network)
+    weights = checkpoint.weights
+
+    def place(path: str, shape: tuple[int, ...]) -> Sharding:
+        if mesh is None:
+            return SingleDeviceSharding(jax.local_devices()[0])
+        return sharding(mesh, shape, axes[path])
+
+    def array(path: str, leaf: jax.ShapeDtypeStruct) -> jax.Array:
+        return jax.make_array_from_callback(
+            leaf.shape,
+            place(path, leaf.shape),
+            lambda index: weights.read(path, index),
+            dtype=leaf.dtype,
+        )
+
+    return network.nested({path: array(path, leaf) for path, leaf in weights.leaves.items()})
+
+
+def locate(path_or_name: str | Path) -> Path:
+    """The folder of a model; a hub name is downloaded, without any of its code."""
+    path = Path(path_or_name).expanduser()
+    name = str(path_or_name)
+    if path.exists():
+        return path
+    rule = "the model must be a folder that exists, or a hub name such as 'owner/model'"
+    require(name.count("/") == 1 and not name.startswith((".", "/", "~")), rule, name, "check it")
+    from huggingface_hub import snapshot_download
+
+    try:
+        wanted = ["config.json", "*.safetensors", "*.safetensors.index.json", *text.FILES]
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except Exception as error:  # network, permission, or no such name: the library has many
+        remedy = "check the name and the network, or download the folder and pass its path"
+        raise ValueError(f"{rule}, got {name!r} ({error}); {remedy}.") from error

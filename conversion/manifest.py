@@ -1,0 +1,100 @@
+"""What a converted checkpoint says about itself: where it came from, and a hash of every part."""
+
+import dataclasses
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sake_jax.checks import require
+
+FILE = "manifest.json"
+JOURNAL = "journal.jsonl"
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """Written last: a folder that has one is complete."""
+
+    family: str
+    quantized: bool
+    prefix: str
+    """What the names of the source's tensors began with."""
+    source: dict[str, dict[str, Any]]
+    """Bytes and sha256 of every file the weights came from."""
+    units: dict[str, dict[str, Any]]
+    """Shape, dtype and sha256 of every array, layers apart."""
+    written_by: str
+    format: int = FORMAT
+
+    @staticmethod
+    def beside(folder: Path) -> bool:
+        """Whether a folder is a converted checkpoint; half of one is an error."""
+        complete = (folder / FILE).is_file()
+        rule, remedy = "the conversion must be finished", "run `sake-jax convert` again: it goes on"
+        require(complete or not (folder / JOURNAL).is_file(), rule, str(folder), remedy)
+        return complete
+
+    @staticmethod
+    def read(folder: Path) -> "Manifest":
+        try:
+            found = json.loads((folder / FILE).read_text())
+            rule = f"{FILE} must have format {FORMAT}"
+            remedy = "convert the checkpoint again with this version"
+            require(found.get("format") == FORMAT, rule, found.get("format"), remedy)
+            return Manifest(**found)
+        except (json.JSONDecodeError, TypeError, AttributeError) as error:
+            remedy = "convert the checkpoint again"
+            raise ValueError(f"{folder / FILE} is damaged ({error}); {remedy}.") from error
+
+    def write(self, folder: Path) -> None:
+        partial = folder / (FILE + ".partial")
+        partial.write_text(json.dumps(dataclasses.asdict(self), indent=1))
+        partial.rename(folder / FILE)
+
+
+class Journal:
+    """What an unfinished conversion has written so far, one line per array."""
+
+    def __init__(self, path: Path, job: dict[str, Any]):
+        """`job` says what is converted and how; a journal of another job is refused."""
+        self.path = path
+        self.done: dict[str, dict[str, Any]] = {}
+        lines = path.read_text().splitlines() if path.is_file() else []
+        if not lines:
+            self._append([job])
+            return
+        rule = f"{path.parent} holds an unfinished conversion, which must be the same one"
+        remedy = "remove the folder to start again"
+        require(json.loads(lines[0]) == job, rule, job, remedy)
+        for line in lines[1:]:
+            try:
+                self.done |= json.loads(line)
+            except json.JSONDecodeError:
+                break  # killed while writing it: that array is written again
+
+    def add(self, arrays: dict[str, np.ndarray]) -> None:
+        """Records a batch that is safely on disk."""
+        batch = {name: describe(array) for name, array in arrays.items()}
+        self.done |= batch
+        self._append([batch])
+
+    def _append(self, lines: list[Any]) -> None:
+        with self.path.open("a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def describe(array: np.ndarray) -> dict[str, Any]:
+    """What the manifest says about an array."""
+    return {"shape": list(array.shape), "dtype": array.dtype.name, "sha256": digest(array)}
+
+
+def digest(array: np.ndarray) -> str:
+    """sha256 of an array's bytes."""
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()

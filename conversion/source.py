@@ -1,0 +1,151 @@
+"""Checkpoints as lazy collections of tensors: nothing is read before it is asked for."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
+import tensorstore
+from safetensors import SafetensorError, safe_open
+
+from sake_jax.checks import require
+
+Index = tuple[slice, ...]
+
+DTYPES: Mapping[str, Any] = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+}
+"""What weights may be stored as."""
+
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+INDEX_FILE = "model.safetensors.index.json"
+WEIGHTS = "weights"
+"""The orbax checkpoint inside a converted one."""
+
+
+class CheckpointError(ValueError):
+    """A file that cannot be read as what it claims to be."""
+
+
+class Source(Protocol):
+    """Named tensors that can be read in slices."""
+
+    files: Mapping[str, Path]
+    """The files it reads, by their names."""
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, np.dtype]
+
+    def read(self, name: str, index: Index) -> np.ndarray: ...
+
+
+class Safetensors:
+    """A folder with model.safetensors, or with shards and their index; or one such file."""
+
+    def __init__(self, path: Path):
+        folder = path if path.is_dir() else path.parent
+        self.files = {name: folder / name for name in _weight_files(path)}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.dtypes: dict[str, np.dtype] = {}
+        self._parts: dict[str, Any] = {}
+        home: dict[str, str] = {}
+        for name, file in self.files.items():
+            handle = _open(file)
+            for tensor in handle.keys():  # noqa: SIM118, it is not a dictionary
+                rule, remedy = "every tensor must be in one file only", "remove the stale shard"
+                require(tensor not in home, rule, (tensor, home.get(tensor), name), remedy)
+                home[tensor] = name
+                self._add(tensor, handle.get_slice(tensor))
+        if path.is_dir():
+            _check_index(folder, home)
+
+    def _add(self, tensor: str, part: Any) -> None:
+        kind = part.get_dtype()
+        rule = f"{tensor} must be stored as one of {', '.join(DTYPES)}"
+        require(kind in DTYPES, rule, kind, "quantised and integer weights are not read")
+        self._parts[tensor] = part
+        self.shapes[tensor] = tuple(part.get_shape())
+        self.dtypes[tensor] = np.dtype(DTYPES[kind])
+
+    def read(self, name: str, index: Index) -> np.ndarray:
+        part = self._parts[name]
+        return np.asarray(part[index] if index else part[...])
+
+
+def _open(file: Path) -> Any:
+    require(file.is_file(), "every shard must be there", str(file), "download it again")
+    try:
+        return safe_open(str(file), framework="np")
+    except (SafetensorError, OSError) as error:
+        reason = "a whole safetensors file; it may be truncated: download it again"
+        raise CheckpointError(f"{file} is not {reason} ({error})") from error
+
+
+def _weight_files(path: Path) -> list[str]:
+    """Names of the safetensors files a path stands for, or a reason why there are none."""
+    if path.is_file():
+        rule = "weights must be a .safetensors file"
+        remedy = "pickles can run code and are never opened: convert to safetensors"
+        require(path.suffix == ".safetensors", rule, path.name, remedy)
+        return [path.name]
+    if (path / INDEX_FILE).is_file():
+        index = json.loads((path / INDEX_FILE).read_text())
+        return sorted(set(index["weight_map"].values()))
+    found = sorted(file.name for file in path.glob("*.safetensors"))
+    pickles = [file.name for kind in PICKLES for file in path.glob(kind)]
+    rule = f"{path} must hold model.safetensors, or shards with {INDEX_FILE}"
+    remedy = "check the path; pickles are never opened, as they can run code: save as safetensors"
+    require(len(found) == 1, rule, found + pickles or "no weights", remedy)
+    return found
+
+
+def _check_index(folder: Path, home: Mapping[str, str]) -> None:
+    """The index of shards and the shards themselves must agree on every tensor."""
+    if not (folder / INDEX_FILE).is_file():
+        return
+    index = json.loads((folder / INDEX_FILE).read_text())["weight_map"]
+    wrong = sorted(name for name in index.keys() | home.keys() if index.get(name) != home.get(name))
+    rule = f"{INDEX_FILE} and the shards must name the same tensors"
+    require(not wrong, rule, wrong[:8], "download the checkpoint again")
+
+
+class Orbax:
+    """The weights of a converted checkpoint, read through tensorstore slice by slice."""
+
+    def __init__(self, folder: Path, units: Mapping[str, Mapping[str, Any]]):
+        """`units` comes from the manifest: name to shape and dtype."""
+        self.files = {}
+        self.shapes = {name: tuple(unit["shape"]) for name, unit in units.items()}
+        self.dtypes = {name: np.dtype(unit["dtype"]) for name, unit in units.items()}
+        self._base = (folder / WEIGHTS / "state").resolve().as_uri() + "/"
+        self._context = tensorstore.Context({"cache_pool": {"total_bytes_limit": 0}})
+
+    def read(self, name: str, index: Index) -> np.ndarray:
+        store = {"driver": "ocdbt", "base": self._base, "path": f"{name}/"}
+        spec = {"driver": "zarr3", "kvstore": store}
+        try:
+            opened: Any = tensorstore.open(spec, context=self._context, read=True).result()
+            rule = f"{name} must be stored as the manifest says"
+            same = tuple(opened.shape) == self.shapes[name]
+            require(same, rule, tuple(opened.shape), "convert the checkpoint again")
+            return np.asarray(opened[index].read().result())
+        except ValueError as error:
+            remedy = "its files are damaged or incomplete: convert the checkpoint again"
+            raise CheckpointError(f"cannot read {name} ({error}); {remedy}.") from error
+
+
+class Memory:
+    """Arrays that are already there, such as a trained model's parameters."""
+
+    def __init__(self, arrays: Mapping[str, Any]):
+        self.files = {}
+        self.arrays = arrays
+        self.shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+        self.dtypes = {name: np.dtype(array.dtype) for name, array in arrays.items()}
+
+    def read(self, name: str, index: Index) -> np.ndarray:
+        return np.asarray(self.arrays[name][index])
