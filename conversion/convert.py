@@ -14,7 +14,14 @@ from orbax.checkpoint import v1 as orbax
 
 from sake_jax import text
 from sake_jax.checks import require
-from sake_jax.conversion.checkpoint import CONFIG, Checkpoint, in_dtype, leaves, open_checkpoint, unit_rule
+from sake_jax.conversion.checkpoint import (
+    CONFIG,
+    Checkpoint,
+    in_dtype,
+    leaves,
+    open_checkpoint,
+    unit_rule,
+)
 from sake_jax.conversion.manifest import FILE as MANIFEST
 from sake_jax.conversion.manifest import JOURNAL, Journal, Manifest
 from sake_jax.conversion.rules import Entry, expand
@@ -80,7 +87,10 @@ def convert(
     require(not (folder / MANIFEST).is_file(), rule, str(folder), remedy)
     checkpoint = in_dtype(open_checkpoint(Path(source)), dtype)
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = {name: [f.stat().st_size, f.stat().st_mtime_ns] for name, f in checkpoint.source.files.items()}
+    sizes = {
+        name: [f.stat().st_size, f.stat().st_mtime_ns]
+        for name, f in checkpoint.source.files.items()
+    }
     job = {"files": sizes, "dtype": str(dtype), "mesh": dict(mesh or {})}
     journal = Journal(folder / JOURNAL, job)
     with ThreadPoolExecutor(1) as pool:

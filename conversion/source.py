@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import ml_dtypes
 import numpy as np
@@ -32,6 +32,7 @@ class CheckpointError(ValueError):
     """A file that cannot be read as what it claims to be."""
 
 
+@runtime_checkable
 class Source(Protocol):
     """Named tensors that can be read in slices."""
 

@@ -56,7 +56,9 @@ def verify(
     if golden is not None:
         error = parity(load(path, dtype=None), np.load(golden))
         if not error <= tolerance:
-            problems.append(f"logits differ from the recorded ones by {error:.2e} > {tolerance:.0e}")
+            problems.append(
+                f"logits differ from the recorded ones by {error:.2e} > {tolerance:.0e}"
+            )
     return Verdict(len(checkpoint.source.shapes), tuple(problems), error)
 
 

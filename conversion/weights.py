@@ -5,7 +5,7 @@ Loading, converting, exporting and verifying all read through this one door.
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from sake_jax.conversion.source import Index, Source
 KERNEL, SCALE = "kernel", "scale"
 
 
+@runtime_checkable
 class Weights(Protocol):
     """Parameters by path, readable in slices."""
 

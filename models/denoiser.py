@@ -77,8 +77,8 @@ class NetworkDenoiser(struct.PyTreeNode):
         def all_(cache: Cache) -> Cache:
             return self._update(params, page, whole(page, cache.memory), cache)
 
-        cache = some(cache) if view.refresh is None else jax.lax.cond(
-            view.refresh, all_, some, cache
+        cache = (
+            some(cache) if view.refresh is None else jax.lax.cond(view.refresh, all_, some, cache)
         )
         return self._align(cache.features), cache
 
@@ -86,7 +86,9 @@ class NetworkDenoiser(struct.PyTreeNode):
         """Logits of any rows."""
         tables = self.tables(params)
         logits = product("bwd,vd->bwv", rows, tables.output)
-        return logits if tables.bias is None else logits + tables.bias.astype(logits.dtype)[None, None]
+        return (
+            logits if tables.bias is None else logits + tables.bias.astype(logits.dtype)[None, None]
+        )
 
     def tables(self, params: Params) -> Tables:
         """The vocabulary's embeddings; with tied weights both ends are the same array."""

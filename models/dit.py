@@ -93,7 +93,7 @@ class DiT(nnx.Module):
         c = self.config
         beside = page.clean is not None
         if beside:
-            page = _side_by_side(page)
+            page = side_by_side(page)
             work = work.replace(width=2 * work.width)
         x = self.input(work.rows(page.tokens))
         cond = self.condition(page, x.dtype)
@@ -106,13 +106,11 @@ class DiT(nnx.Module):
         return Output(x, modulate(self.norm(x), shift, scale), memory)
 
 
-def _side_by_side(page: Page) -> Page:
+def side_by_side(page: Page) -> Page:
     """Noisy columns, then the clean ones at the same positions."""
     twice = lambda part: jnp.concatenate([part, part], axis=1)  # noqa: E731
     tokens = jnp.concatenate([page.tokens, page.clean], axis=1)
-    return page.replace(
-        tokens=tokens, positions=twice(page.positions), attend=twice(page.attend)
-    )
+    return page.replace(tokens=tokens, positions=twice(page.positions), attend=twice(page.attend))
 
 
 def allowed(page: Page, work: Work, block_size: int) -> Array:

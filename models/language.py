@@ -114,7 +114,9 @@ class LanguageModel:
         require(whole_numbers, rule, (tokens.dtype, tokens.shape), "pass token ids")
         rule = f"{name} must lie inside the vocabulary of {self.config.network.V}"
         require(_inside(tokens, self.config.network.V), rule, tokens, "is it another tokenizer's?")
-        rule = f"{name} must have at most {self.config.network.context} columns, the model's context"
+        rule = (
+            f"{name} must have at most {self.config.network.context} columns, the model's context"
+        )
         require(tokens.shape[1] <= self.config.network.context, rule, tokens.shape, "shorten them")
         return tokens.astype(jnp.int32)
 

@@ -68,7 +68,9 @@ def rules(c: ModelConfig) -> list[Rule]:
     table = [Rule("wte.weight", "input.rows"), Rule("ln_f.weight", "norm.weight")]
     if not c.network.tied:
         table.append(Rule("ff_out.weight", "output.rows"))
-    table += [Rule(f"blocks.{{layer}}.{theirs}", f"blocks.{ours}") for theirs, ours in BLOCK.items()]
+    table += [
+        Rule(f"blocks.{{layer}}.{theirs}", f"blocks.{ours}") for theirs, ours in BLOCK.items()
+    ]
     return table
 
 

@@ -59,7 +59,10 @@ def rules(c: ModelConfig) -> list[Rule]:
     """The rule table of Llama and of what took over its names."""
     net = c.network
     assert isinstance(net, TransformerConfig)
-    table = [Rule("model.embed_tokens.weight", "input.rows"), Rule("model.norm.weight", "norm.weight")]
+    table = [
+        Rule("model.embed_tokens.weight", "input.rows"),
+        Rule("model.norm.weight", "norm.weight"),
+    ]
     if not net.tied:
         table.append(Rule("lm_head.weight", "output.rows"))
     table.append(layer("input_layernorm.weight", "attention_norm.weight"))

@@ -1,0 +1,135 @@
+"""Every family against the outputs of its original implementation, in float32."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import GOLDENS
+from networks import close, view_of
+
+import sake_jax as sj
+from sake_jax.models.denoiser import total_noise
+from sake_jax.models.dit import allowed, side_by_side
+from sake_jax.models.page import Page, whole
+
+FAMILIES = (
+    "llada",
+    "llada_moe",
+    "dream",
+    "mdlm",
+    "bd3lm",
+    "udlm",
+    "llama",
+    "qwen2",
+    "qwen3",
+    "gpt2",
+)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {name: sj.load(GOLDENS / name) for name in FAMILIES}
+
+
+@pytest.mark.parametrize("name", ["llada", "llada_moe", "dream"])
+def test_masked_families_equal_the_reference(name, models, golden):
+    lm, g = models[name], golden(f"{name}/golden.npz")
+    attend = g["attention_mask"]
+    # Dream's reference masks queries too, which leaves nothing to compare at padding.
+    where = attend if name == "dream" else None
+    close(lm.logits(g["input_ids"], attend), g["logits"], where)
+    close(lm.hidden(g["input_ids"], attend), g["last_hidden"], where)
+    close(lm.logits(g["input_ids"]), g["logits_nomask"])
+    close(lm.hidden(g["input_ids"]), g["last_hidden_nomask"])
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "gpt2"])
+def test_causal_families_equal_transformers(name, models, golden):
+    lm, g = models[name], golden(f"{name}/golden.npz")
+    attend = g["attention_mask"]
+    close(lm.logits(g["input_ids"], attend), g["logits"], attend)
+    close(lm.hidden(g["input_ids"], attend), g["last_hidden"], attend)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_score_is_the_log_probability_of_each_next_token(name, models, golden):
+    lm, g = models[name], golden(f"{name}/golden.npz")
+    wide = g["logits"].astype(np.float64)
+    log_p = wide - np.log(np.sum(np.exp(wide), axis=-1, keepdims=True))
+    expected = np.zeros(g["input_ids"].shape)
+    expected[:, 1:] = np.take_along_axis(log_p[:, :-1], g["input_ids"][:, 1:, None], -1)[..., 0]
+    expected *= g["attention_mask"]
+    np.testing.assert_allclose(lm.score(g["input_ids"], g["attention_mask"]), expected, atol=1e-4)
+
+
+def test_score_holds_few_logits_but_gives_all(models):
+    """Longer than one chunk of columns."""
+    lm = models["qwen3"]
+    tokens = np.random.default_rng(0).integers(0, 70, (1, 64))
+    whole = lm.score(tokens)
+    np.testing.assert_allclose(whole[:, :40], lm.score(tokens[:, :40]), atol=1e-5)
+
+
+def test_mdlm_equals_the_reference_without_and_with_time(models, golden):
+    lm, g = models["mdlm"], golden("mdlm/golden.npz")
+    close(lm.logits(g["input_ids"]), g["logits"])
+    close(lm.hidden(g["input_ids"]), g["last_hidden"])
+    network = dataclasses.replace(lm.config.network, time_conditioning=True)
+    other = sj.LanguageModel(dataclasses.replace(lm.config, network=network), lm.params)
+    close(other.logits(g["input_ids"], sigma=g["sigma"]), g["logits_alt"])
+
+
+def test_mdlm_features_are_the_heads_input(models, golden):
+    lm, g = models["mdlm"], golden("mdlm/golden.npz")
+    view = view_of(lm, g["input_ids"], start=0, width=16)
+    features, _ = lm.denoiser.read(lm.params, view, None)
+    close(features, g["last_hidden_modulated"])
+    close(lm.denoiser.head(lm.params, features), g["logits"])
+
+
+def test_total_noise_is_the_references_schedule(golden):
+    g = golden("mdlm/golden.npz")
+    np.testing.assert_allclose(total_noise(jnp.asarray(g["t"])), g["sigma"], rtol=1e-5)
+
+
+def test_udlm_equals_the_reference_with_each_kind_of_condition(models, golden):
+    lm, g = models["udlm"], golden("udlm/golden.npz")
+    read = lambda cond: lm.logits(g["input_ids"], sigma=g["sigma"], cond=cond)  # noqa: E731
+    close(read(None), g["logits_no_cond"])
+    close(read(g["cond"]), g["logits_cond"])
+    close(read(g["uncond"]), g["logits_uncond"])
+    close(lm.hidden(g["input_ids"], sigma=g["sigma"]), g["last_hidden_no_cond"])
+    view = view_of(lm, g["input_ids"], start=0, width=14, time=jnp.asarray(g["t"]))
+    view = view.replace(cond=jnp.asarray(g["cond"]))
+    features, _ = lm.denoiser.read(lm.params, view, None)
+    close(lm.denoiser.head(lm.params, features), g["logits_cond"])
+
+
+def test_bd3lm_training_form(models, golden):
+    lm, g = models["bd3lm"], golden("bd3lm/golden.npz")
+    close(lm.logits(g["xt"], clean=g["x0"]), g["logits"])
+    close(lm.hidden(g["xt"], clean=g["x0"]), g["last_hidden"])
+
+
+def test_bd3lm_training_mask(models, golden):
+    lm, g = models["bd3lm"], golden("bd3lm/golden.npz")
+    attend = jnp.ones(g["xt"].shape, bool)
+    xt, x0 = jnp.asarray(g["xt"]), jnp.asarray(g["x0"])
+    page = side_by_side(Page(xt, lm.positions(attend), attend, clean=x0))
+    seen = allowed(page, whole(page), lm.config.network.block_size)
+    np.testing.assert_array_equal(seen[0], g["attention_mask_train"].astype(bool))
+
+
+def test_bd3lm_sampling_form(models, golden):
+    lm, g = models["bd3lm"], golden("bd3lm/golden.npz")
+    close(lm.logits(g["xt"]), g["sample_mode_logits"])
+    close(lm.logits(g["xt"][:, :12]), g["sample_mode_len_minus_block_logits"])
+
+
+def test_dream_is_shifted_in_the_denoiser_only(models, golden):
+    lm, g = models["dream"], golden("dream/golden.npz")
+    view = view_of(lm, g["input_ids"], start=0, width=22)
+    features, _ = lm.denoiser.read(lm.params, view, None)
+    shifted = np.concatenate([g["logits_nomask"][:, :1], g["logits_nomask"][:, :-1]], axis=1)
+    close(lm.denoiser.head(lm.params, features), shifted)
