@@ -104,7 +104,7 @@ def convert(
             for unit in batch:
                 on_unit(unit)
         if not (folder / WEIGHTS).exists():
-            orbax.partial.finalize(folder / WEIGHTS)
+            orbax.partial.finalize(str((folder / WEIGHTS).resolve()))
         files = hashes.result()
     for name in (CONFIG, *text.FILES):
         if (checkpoint.folder / name).is_file():
@@ -144,7 +144,7 @@ def _save(path: Path, arrays: Mapping[str, np.ndarray], chunks: Mapping[str, Any
     context.array.saving.scoped_storage_options_creator = lambda key, value: chunks[key[0].key]
     try:
         with context:
-            orbax.partial.save(path.resolve(), dict(arrays))
+            orbax.partial.save(str(path.resolve()), dict(arrays))
     except Exception as error:
         # Killed after the save and before the journal's line: the batch is there, whole.
         if type(error).__name__ != "PartialSaveReplacementError":

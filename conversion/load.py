@@ -43,7 +43,7 @@ def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
         return jax.make_array_from_callback(
             leaf.shape,
             place(path, leaf.shape),
-            lambda index: weights.read(path, index),
+            lambda index: weights.read(path, index or ()),
             dtype=leaf.dtype,
         )
 

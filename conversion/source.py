@@ -36,11 +36,15 @@ class CheckpointError(ValueError):
 class Source(Protocol):
     """Named tensors that can be read in slices."""
 
-    files: Mapping[str, Path]
-    """The files it reads, by their names."""
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, np.dtype]
+    @property
+    def files(self) -> Mapping[str, Path]:
+        """The files it reads, by their names."""
+        ...
 
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]: ...
+    @property
+    def dtypes(self) -> Mapping[str, np.dtype]: ...
     def read(self, name: str, index: Index) -> np.ndarray: ...
 
 
@@ -119,7 +123,7 @@ class Orbax:
 
     def __init__(self, folder: Path, units: Mapping[str, Mapping[str, Any]]):
         """`units` comes from the manifest: name to shape and dtype."""
-        self.files = {}
+        self.files: dict[str, Path] = {}
         self.shapes = {name: tuple(unit["shape"]) for name, unit in units.items()}
         self.dtypes = {name: np.dtype(unit["dtype"]) for name, unit in units.items()}
         self._base = (folder / WEIGHTS / "state").resolve().as_uri() + "/"
@@ -137,16 +141,3 @@ class Orbax:
         except ValueError as error:
             remedy = "its files are damaged or incomplete: convert the checkpoint again"
             raise CheckpointError(f"cannot read {name} ({error}); {remedy}.") from error
-
-
-class Memory:
-    """Arrays that are already there, such as a trained model's parameters."""
-
-    def __init__(self, arrays: Mapping[str, Any]):
-        self.files = {}
-        self.arrays = arrays
-        self.shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-        self.dtypes = {name: np.dtype(array.dtype) for name, array in arrays.items()}
-
-    def read(self, name: str, index: Index) -> np.ndarray:
-        return np.asarray(self.arrays[name][index])

@@ -54,7 +54,8 @@ def verify(
         on_array(name)
     error = None
     if golden is not None:
-        error = parity(load(path, dtype=None), np.load(golden))
+        with np.load(golden, allow_pickle=False) as arrays:
+            error = parity(load(path), dict(arrays))
         if not error <= tolerance:
             problems.append(
                 f"logits differ from the recorded ones by {error:.2e} > {tolerance:.0e}"
@@ -67,12 +68,12 @@ def parity(lm: LanguageModel, golden: Mapping[str, np.ndarray]) -> float:
     rule, remedy = "golden must have 'input_ids' and 'logits'", "see `sake-jax verify --help`"
     require({"input_ids", "logits"} <= set(golden), rule, sorted(golden), remedy)
     tokens, expected = golden["input_ids"], golden["logits"]
-    inputs = {"attend": _get(golden, "attention_mask")}
-    if getattr(lm.config.network, "time_conditioning", False):
-        inputs["sigma"] = _get(golden, "sigma")
-    if getattr(lm.config.network, "classes", 0):
-        inputs["cond"] = _get(golden, "cond")
-    if getattr(lm.config.network, "block_size", 0) and tokens.shape[1] == 2 * expected.shape[1]:
+    inputs = {"attend": golden.get("attention_mask")}
+    if lm.config.network.time_conditioning:
+        inputs["sigma"] = golden.get("sigma")
+    if lm.config.network.classes:
+        inputs["cond"] = golden.get("cond")
+    if lm.config.network.block_size and tokens.shape[1] == 2 * expected.shape[1]:
         tokens, inputs["clean"] = np.split(tokens, 2, axis=1)
     logits = np.asarray(lm.logits(tokens, **inputs))
     rule = f"logits must have the shape of the recorded ones {expected.shape}"
@@ -80,7 +81,3 @@ def parity(lm: LanguageModel, golden: Mapping[str, np.ndarray]) -> float:
     attend = inputs["attend"]
     valid = np.ones(expected.shape[:2], bool) if attend is None else attend.astype(bool)
     return float(np.max(np.abs(logits - expected)[valid]))
-
-
-def _get(golden: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
-    return golden[name] if name in golden else None

@@ -20,8 +20,8 @@ KERNEL, SCALE = "kernel", "scale"
 class Weights(Protocol):
     """Parameters by path, readable in slices."""
 
-    leaves: Mapping[str, jax.ShapeDtypeStruct]
-
+    @property
+    def leaves(self) -> Mapping[str, jax.ShapeDtypeStruct]: ...
     def read(self, target: str, index: Index) -> np.ndarray: ...
 
 

@@ -55,6 +55,10 @@ class TransformerConfig(Shape):
     """Whether the chosen experts' weights are scaled to sum to one."""
     quantized: bool = False
     """int8 kernels with one scale per output channel; tables, norms and router stay as they are."""
+    # What it has not, in the words of the DiT's config.
+    time_conditioning: ClassVar[bool] = False
+    classes: ClassVar[int] = 0
+    block_size: ClassVar[int] = 0
 
     def __post_init__(self):
         one_of("norm", self.norm, ("rms", "layer"))
@@ -83,7 +87,10 @@ class DiTConfig(Shape):
     stored_limits: bool = False
     """Whether the checkpoint keeps the range of noise levels it was trained on."""
     quantized: bool = False
-    # What its attention has and has not, in the words of the transformer's config.
+    # What it has and has not, in the words of the transformer's config.
+    causal: ClassVar[bool] = False
+    shifted: ClassVar[bool] = False
+    tied: ClassVar[bool] = False
     fused_qkv: ClassVar[bool] = True
     qkv_bias: ClassVar[bool] = False
     qk_norm: ClassVar[bool] = False

@@ -10,7 +10,7 @@ from jax import Array
 from sake_jax.core import Tables, View, product
 from sake_jax.models import network
 from sake_jax.models.attention import Memory
-from sake_jax.models.config import DiTConfig, NetworkConfig, TransformerConfig
+from sake_jax.models.config import NetworkConfig
 from sake_jax.models.page import Page, Work, whole
 from sake_jax.typing import Features, Leaf, Logits, Params, Rows
 
@@ -26,7 +26,8 @@ def total_noise(time: Array) -> Array:
 class Cache(struct.PyTreeNode):
     """What a denoiser keeps between steps."""
 
-    memory: Memory
+    memory: Any
+    """A `Memory`."""
     features: Leaf
     """(B, L, D) the last features of all columns, so that guidance sees the whole canvas while
     only the window is recomputed. Not shifted."""
@@ -47,8 +48,7 @@ class NetworkDenoiser(struct.PyTreeNode):
     @property
     def shifted(self) -> bool:
         """Whether row j of the network predicts token j + 1."""
-        c = self.config
-        return isinstance(c, TransformerConfig) and (c.shifted or c.causal)
+        return self.config.shifted or self.config.causal
 
     def read(self, params: Params, view: View, cache: Any) -> tuple[Features, Any]:
         """Features of all columns, aligned with the token they predict.
@@ -61,8 +61,8 @@ class NetworkDenoiser(struct.PyTreeNode):
             tokens=view.tokens,
             positions=view.positions,
             attend=view.attend,
-            sigma=total_noise(view.time) if isinstance(self.config, DiTConfig) else None,
-            cond=view.cond if getattr(self.config, "classes", 0) else None,
+            sigma=total_noise(view.time),
+            cond=view.cond if self.config.classes else None,
         )
         if cache is None:
             return self._align(network.apply(self.config, params, page, whole(page)).features), None

@@ -82,9 +82,10 @@ class DiT(nnx.Module):
 
     def condition(self, page: Page, dtype) -> Array:
         """(B, cond_dim) what modulates the layers: the noise level, and a label if given."""
-        batch = page.tokens.shape[0]
-        seen = self.config.time_conditioning and page.sigma is not None
-        cond = self.noise(page.sigma if seen else jnp.zeros(batch, jnp.float32))
+        sigma = page.sigma
+        if sigma is None or not self.config.time_conditioning:
+            sigma = jnp.zeros(page.tokens.shape[0], jnp.float32)
+        cond = self.noise(sigma)
         if page.cond is not None:
             cond = cond + jax.nn.silu(self.labels(page.cond))
         return cond.astype(dtype)

@@ -14,7 +14,7 @@ from jax.core import Tracer
 from sake_jax import text
 from sake_jax.checks import require
 from sake_jax.models import network
-from sake_jax.models.config import DiTConfig, ModelConfig, NetworkConfig
+from sake_jax.models.config import ModelConfig, NetworkConfig
 from sake_jax.models.denoiser import NetworkDenoiser
 from sake_jax.models.page import Output, Page, whole
 from sake_jax.typing import Features, Flags, Params, Tokens
@@ -66,9 +66,10 @@ class LanguageModel:
 
         For causal models. Logits are held for a few columns at a time.
         """
-        causal = getattr(self.config.network, "causal", False)
         remedy = "use the samplers' likelihood bounds for diffusion models"
-        require(causal, "score needs a causal model", self.config.family, remedy)
+        require(
+            self.config.network.causal, "score needs a causal model", self.config.family, remedy
+        )
         return _score(self.denoiser, self.params, self._page(tokens, attend))
 
     def positions(self, attend: Flags) -> Tokens:
@@ -83,20 +84,19 @@ class LanguageModel:
         c = self.config.network
         if sigma is not None:
             rule, remedy = "sigma is for networks conditioned on noise", "leave it out"
-            require(isinstance(c, DiTConfig) and c.time_conditioning, rule, sigma, remedy)
+            require(c.time_conditioning, rule, sigma, remedy)
             page = page.replace(sigma=jnp.asarray(sigma, jnp.float32))
-        elif isinstance(c, DiTConfig) and c.time_conditioning:
+        elif c.time_conditioning:
             rule = "this network is conditioned on noise: sigma must have one number per row"
             require(False, rule, sigma, "pass sigma=")
         if cond is not None:
-            classes = getattr(c, "classes", 0)
-            fits = classes and _inside(cond, classes + 1)
-            rule = f"cond must be labels from 0 to {classes} ({classes} stands for none)"
+            fits = c.classes and _inside(cond, c.classes + 1)
+            rule = f"cond must be labels from 0 to {c.classes} (the last stands for none)"
             require(fits, rule, cond, "leave it out for networks without classes")
             page = page.replace(cond=jnp.asarray(cond, jnp.int32))
         if clean is not None:
             rule, remedy = "clean is for block diffusion (BD3LM)", "leave it out"
-            require(getattr(c, "block_size", 0), rule, self.config.family, remedy)
+            require(c.block_size, rule, self.config.family, remedy)
             page = page.replace(clean=self._tokens("clean", clean))
         return _apply(c, self.params, page)
 
@@ -141,7 +141,7 @@ def _head(denoiser: NetworkDenoiser, params: Params, features: Features) -> Arra
 @jax.jit
 def _score(denoiser: NetworkDenoiser, params: Params, page: Page) -> Array:
     features = network.apply(denoiser.config, params, page, whole(page)).features
-    batch, columns, width = features.shape
+    batch, columns, _ = features.shape
     pad = -columns % CHUNK
     aligned = jnp.concatenate([features[:, :1], features[:, :-1]], axis=1)
     aligned = jnp.pad(aligned, ((0, 0), (0, pad), (0, 0)))

@@ -14,8 +14,9 @@ from sake_jax.typing import Key, Params
 
 def build(config: NetworkConfig, rngs: nnx.Rngs) -> Transformer | DiT:
     """The NNX module."""
-    kind = DiT if isinstance(config, DiTConfig) else Transformer
-    return kind(config, rngs=rngs)
+    if isinstance(config, DiTConfig):
+        return DiT(config, rngs=rngs)
+    return Transformer(config, rngs=rngs)
 
 
 @functools.lru_cache

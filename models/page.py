@@ -1,5 +1,7 @@
 """What a network reads: a page of tokens, whole or some rows of it."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import nnx, struct
@@ -34,7 +36,8 @@ class Work(struct.PyTreeNode):
 
     start: Leaf
     """() the first of them."""
-    memory: Memory | None = None
+    memory: Any = None
+    """A `Memory`, or None."""
     width: int = struct.field(pytree_node=False, default=0)
     """How many."""
 
@@ -50,7 +53,7 @@ class Output(struct.PyTreeNode):
     """(B, T, D) the last hidden state as the reference implementation names it."""
     features: Leaf
     """(B, T, D) the head's input."""
-    memory: Memory | None
+    memory: Any
 
 
 def whole(page: Page, memory: Memory | None = None) -> Work:

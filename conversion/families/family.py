@@ -63,7 +63,7 @@ def first(ids: Any) -> int | None:
     return ids[0] if isinstance(ids, list) else ids
 
 
-def tokens(config: Mapping[str, Any]) -> dict[str, int | None]:
+def tokens(config: Mapping[str, Any]) -> dict[str, Any]:
     """The special tokens that transformers' configs name."""
     pad = config.get("pad_token_id")
     return {

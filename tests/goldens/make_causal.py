@@ -52,7 +52,7 @@ MODELS = {
 
 def deviation(name: str) -> tuple[float, float]:
     """Mean and standard deviation of a parameter's values."""
-    if name.endswith("norm.weight") or ".ln_" in name and name.endswith("weight"):
+    if name.endswith("norm.weight") or (".ln_" in name and name.endswith("weight")):
         return 1.0, 0.15
     return (0.0, 0.1) if name.endswith("bias") else (0.0, 0.3)
 

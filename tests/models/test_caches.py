@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import GOLDENS
-from networks import close, view_of
 
 import sake_jax as sj
+from conftest import GOLDENS
+from networks import close, view_of
 
 
 @pytest.fixture(scope="module")

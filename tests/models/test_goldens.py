@@ -5,10 +5,10 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import GOLDENS
-from networks import close, view_of
 
 import sake_jax as sj
+from conftest import GOLDENS
+from networks import close, view_of
 from sake_jax.models.denoiser import total_noise
 from sake_jax.models.dit import allowed, side_by_side
 from sake_jax.models.page import Page, whole
