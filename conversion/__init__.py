@@ -4,9 +4,9 @@
 """
 
 from sake_jax.conversion.checkpoint import open_checkpoint as open_checkpoint
-from sake_jax.conversion.convert import convert as convert
-from sake_jax.conversion.export import export as export
-from sake_jax.conversion.load import load as load
+from sake_jax.conversion.exporter import export as export
+from sake_jax.conversion.loader import load as load
+from sake_jax.conversion.parity import verify as verify
 from sake_jax.conversion.rules import MismatchError as MismatchError
 from sake_jax.conversion.source import CheckpointError as CheckpointError
-from sake_jax.conversion.verify import verify as verify
+from sake_jax.conversion.writer import convert as convert

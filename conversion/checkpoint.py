@@ -17,7 +17,7 @@ from sake_jax.conversion.rules import Rule, expand
 from sake_jax.conversion.source import Orbax, Safetensors, Source
 from sake_jax.conversion.weights import Cast, Mapped, Weights
 from sake_jax.models import ModelConfig, abstract
-from sake_jax.models.network import flat
+from sake_jax.models.network import exact, flat
 
 CONFIG = "config.json"
 READABLE = ("float32", "bfloat16", "float16", "int8")
@@ -118,7 +118,8 @@ def in_dtype(checkpoint: Checkpoint, dtype: Any) -> Checkpoint:
     rule = f"dtype must be one of {', '.join(READABLE)}"
     require(kind.name in READABLE, rule, kind.name, "pick one of these")
     if kind != jnp.int8:
-        return dataclasses.replace(checkpoint, weights=Cast(checkpoint.weights, kind))
+        weights = Cast(checkpoint.weights, kind, exact(checkpoint.config.network))
+        return dataclasses.replace(checkpoint, weights=weights)
     rule, remedy = "int8 is made from float weights", "leave dtype out"
     require(not checkpoint.config.network.quantized, rule, "int8 weights", remedy)
     config = quantized(checkpoint.config)

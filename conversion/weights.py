@@ -85,10 +85,11 @@ class Mapped:
 
 @dataclasses.dataclass
 class Cast:
-    """The same parameters in another dtype; int8 ones and their scales stay as they are."""
+    """The same parameters in another dtype, but for int8 ones and those that are to stay exact."""
 
     weights: Weights
     dtype: Any
+    exact: Collection[str] = ()
 
     def __post_init__(self):
         self.leaves = {
@@ -97,7 +98,7 @@ class Cast:
         }
 
     def _kind(self, path: str, stored: np.dtype) -> np.dtype:
-        fixed = stored == np.int8 or path.endswith("." + SCALE)
+        fixed = stored == np.int8 or path in self.exact
         return stored if fixed else np.dtype(self.dtype)
 
     def read(self, target: str, index: Index) -> np.ndarray:

@@ -43,7 +43,7 @@ class Memory(struct.PyTreeNode):
 
 def rotary_angles(positions: Array, frequencies: Array) -> Array:
     """(B, L, head_dim / 2) position times frequency."""
-    return jnp.einsum("bl,f->blf", positions.astype(frequencies.dtype), frequencies)
+    return jnp.einsum("bl,f->blf", positions.astype(jnp.float32), precise(frequencies))
 
 
 def frequencies(theta: float, head_dim: int) -> Array:
@@ -99,5 +99,7 @@ class Attention(nnx.Module):
         if sight.angles is not None:
             own = jax.lax.dynamic_slice_in_dim(sight.angles, sight.start, x.shape[1], axis=1)
             q, k = rotate(q, own), rotate(k, sight.angles)
-        mixed = jax.nn.dot_product_attention(q, k, v, mask=sight.allowed[:, None])
+        # JAX's own code promotes bfloat16, which a user's strict mode would refuse.
+        with jax.numpy_dtype_promotion("standard"):
+            mixed = jax.nn.dot_product_attention(q, k, v, mask=sight.allowed[:, None])
         return self.out(mixed.reshape(*x.shape[:2], -1)), memory

@@ -71,9 +71,11 @@ class DiT(nnx.Module):
         if c.classes:
             self.labels = Table(c.classes + 1, c.cond_dim, axes=(None, None), rngs=rngs)
         # Checkpoints store these; they are not trained.
-        self.frequencies = nnx.Param(frequencies(10_000.0, c.head_dim), axes=(None,))
+        rotary = frequencies(10_000.0, c.head_dim)
+        self.frequencies = nnx.Param(rotary, axes=(None,), exact=True)
         if c.stored_limits:
-            self.lowest_noise, self.highest_noise = constant(0.0, (), ()), constant(1.0, (), ())
+            self.lowest_noise = constant(0.0, (), (), exact=True)
+            self.highest_noise = constant(1.0, (), (), exact=True)
         self.blocks = stack(lambda rngs: Block(c, rngs=rngs), c.N, rngs)
         self.norm = LayerNorm(c.D, c.eps)
         self.modulation = Linear(c.cond_dim, 2 * c.D, axes=(None, None), bias=True, rngs=rngs)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from sake_jax.core import precise
+from sake_jax.core import precise, product
 
 Axes = tuple[str | None, ...]
 
@@ -19,15 +19,9 @@ def parameter(key: Array, shape: tuple[int, ...], axes: Axes, deviation: float) 
     return nnx.Param(deviation * jax.random.normal(key, shape, jnp.float32), axes=axes)
 
 
-def constant(value: float, shape: tuple[int, ...], axes: Axes) -> nnx.Param:
-    """A constant initial value, with names for its axes."""
-    return nnx.Param(jnp.full(shape, value, jnp.float32), axes=axes)
-
-
-def product(axes: str, x: Array, kernel: Array) -> Array:
-    """An einsum in the activations' dtype, summed in float32 or better."""
-    dtype = jnp.promote_types(x.dtype, jnp.float32)
-    return jnp.einsum(axes, x, kernel.astype(x.dtype), preferred_element_type=dtype)
+def constant(value: float, shape: tuple[int, ...], axes: Axes, *, exact: bool = False) -> nnx.Param:
+    """A constant initial value, with names for its axes; an `exact` one is never rounded."""
+    return nnx.Param(jnp.full(shape, value, jnp.float32), axes=axes, exact=exact)
 
 
 class Linear(nnx.Module):
@@ -46,12 +40,12 @@ class Linear(nnx.Module):
         self.kernel = parameter(rngs.params(), (outputs, inputs), axes, inputs**-0.5)
         if quantized:
             self.kernel = nnx.Param(jnp.zeros((outputs, inputs), jnp.int8), axes=axes)
-            self.scale = constant(1.0, (outputs,), axes[:1])
+            self.scale = constant(1.0, (outputs,), axes[:1], exact=True)
         if bias:
             self.bias = constant(0.0, (outputs,), axes[:1])
 
     def __call__(self, x: Array) -> Array:
-        y = product("...i,oi->...o", x, self.kernel[...])
+        y = product("...i,oi->...o", x, self.kernel[...].astype(x.dtype))
         if hasattr(self, "scale"):
             y = jnp.einsum("...o,o->...o", y, self.scale[...].astype(y.dtype))
         y = y.astype(x.dtype)

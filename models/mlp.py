@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from sake_jax.core import precise
+from sake_jax.core import precise, wide
 from sake_jax.models.config import TransformerConfig
-from sake_jax.models.layers import Linear, constant, parameter, product
+from sake_jax.models.layers import Linear, constant, parameter
 
 
 class GatedMLP(nnx.Module):
@@ -43,7 +43,7 @@ class ExpertKernel(nnx.Module):
         self.kernel = parameter(rngs.params(), shape, axes, inputs**-0.5)
         if c.quantized:
             self.kernel = nnx.Param(jnp.zeros(shape, jnp.int8), axes=axes)
-            self.scale = constant(1.0, (c.experts, outputs), (axes[0], axes[2]))
+            self.scale = constant(1.0, (c.experts, outputs), (axes[0], axes[2]), exact=True)
 
     def __call__(self, rows: Array, sizes: Array, expert: Array) -> Array:
         """Rows sorted by expert, `sizes` of them for each; `expert` names each row's."""
@@ -51,7 +51,7 @@ class ExpertKernel(nnx.Module):
             rows,
             self.kernel[...].astype(rows.dtype),
             sizes,
-            preferred_element_type=jnp.promote_types(rows.dtype, jnp.float32),
+            preferred_element_type=wide(rows.dtype),
         )
         if hasattr(self, "scale"):
             y = y * self.scale[...][expert].astype(y.dtype)
@@ -74,8 +74,8 @@ class Experts(nnx.Module):
 
     def route(self, rows: Array) -> tuple[Array, Array]:
         """(R, k) weights and ids of the chosen experts."""
-        scores = product("ri,oi->ro", rows, self.router.kernel[...]).astype(rows.dtype)
-        weights, experts = jax.lax.top_k(jax.nn.softmax(precise(scores)), self.chosen)
+        chances = jax.nn.softmax(precise(self.router(rows)))
+        weights, experts = jax.lax.top_k(chances, self.chosen)
         if self.normalize:
             weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
         return weights, experts

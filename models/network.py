@@ -39,15 +39,25 @@ def nested(leaves: dict[str, Any]) -> Params:
     return traverse_util.unflatten_dict(leaves, sep=".")
 
 
+def _variables(config: NetworkConfig) -> dict[str, Any]:
+    state = nnx.to_flat_state(_parts(config)[1])
+    return {".".join(map(str, path)): variable for path, variable in state}
+
+
 def axes(config: NetworkConfig) -> dict[str, tuple[str | None, ...]]:
     """The logical names of every parameter's axes, by its path."""
-    variables = nnx.to_flat_state(_parts(config)[1])
 
     def names(variable) -> tuple[str | None, ...]:
         own = variable.get_metadata("axes")
         return ("layers",) * (len(variable.shape) - len(own)) + own
 
-    return {".".join(map(str, path)): names(variable) for path, variable in variables}
+    return {path: names(variable) for path, variable in _variables(config).items()}
+
+
+def exact(config: NetworkConfig) -> frozenset[str]:
+    """Paths of parameters that keep their dtype when the others are cast, such as frequencies."""
+    variables = _variables(config).items()
+    return frozenset(path for path, v in variables if v.get_metadata("exact", False))
 
 
 def init(config: NetworkConfig, key: Key) -> Params:

@@ -67,8 +67,8 @@ def through(blocks: nnx.Module, x: Array, sight: Sight, work: Work, *more: Array
     count = jax.tree.leaves(params)[0].shape[0]
 
     def body(carry, layer):
-        params, index = layer
-        return nnx.merge(graph, params)(*carry[:1], sight, carry[1], index, *more), None
+        (x, memory), (params, index) = carry, layer
+        return nnx.merge(graph, params)(x, sight, memory, index, *more), None
 
     unroll = count if count <= UNROLLED else 1
     layers = (params, jnp.arange(count))

@@ -293,10 +293,18 @@ def mean_over(values: Array, where: Array) -> Array:
 
 def precise(x: Array) -> Array:
     """At least float32: kernels, softmax and entropy are not for bfloat16."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    return x.astype(wide(x.dtype))
+
+
+def wide(dtype: Any) -> Any:
+    """float32, or float64 where that is what is there already."""
+    return jnp.float64 if dtype == jnp.float64 else jnp.float32
 
 
 def product(axes: str, left: Array, table: Array) -> Array:
     """A product with a table as it is stored: a float32 copy of it would cost gigabytes."""
-    dtype = jnp.promote_types(table.dtype, jnp.float32)
-    return jnp.einsum(axes, left.astype(table.dtype), table, preferred_element_type=dtype)
+    # einsum itself promotes to the dtype asked for, which a user's strict mode would refuse.
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.einsum(
+            axes, left.astype(table.dtype), table, preferred_element_type=wide(table.dtype)
+        )

@@ -1,5 +1,6 @@
 """Tokenizers. The one module that imports transformers, and only when a tokenizer is needed."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,25 @@ FILES = (
 )
 """What travels with a checkpoint's weights; most checkpoints have some of these."""
 
+GGUF, PREFIX = ".gguf", "tokenizer."
+"""What GGUF files end with, and what the metadata about their tokenizers begins with."""
+DIGITS_APART = {"gpt-2": False, "smollm": True}
+"""The pre-tokenizers that we know: is every digit a piece of its own?"""
+CONTROL, USER_DEFINED = 3, 4
+"""Types of tokens in GGUF files that are found before the text is cut into pieces."""
+SPECIAL = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "unk_token": "unknown",
+    "pad_token": "padding",
+}
+"""Names of special tokens in transformers and in GGUF files."""
+
 
 def tokenizer(folder: Path | None) -> Any:
-    """The tokenizer saved in a folder, without running code from it."""
+    """The tokenizer saved in a folder or a GGUF file, without running code from it."""
+    if folder is not None and folder.suffix == GGUF and folder.is_file():
+        return gguf_tokenizer(folder)
     found = folder is not None and any((folder / name).is_file() for name in FILES[:1] + FILES[4:7])
     rule = "the model's folder must hold a tokenizer (tokenizer.json or vocabulary files)"
     remedy = "put its files there; without one, work with token ids: lm.logits, sj.canvas"
@@ -28,3 +45,70 @@ def tokenizer(folder: Path | None) -> Any:
     from transformers import AutoTokenizer  # takes seconds
 
     return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+
+
+def gguf_reader(path: Path) -> Any:
+    """A GGUF file: its metadata, read, and its tensors, mapped into memory."""
+    try:
+        from gguf import GGUFReader
+    except ImportError as error:
+        remedy = 'pip install "sake-jax[gguf]"'
+        raise ImportError(f"GGUF files are read with the gguf package: {remedy}") from error
+    with path.open("rb") as file:
+        magic = file.read(4)
+    require(magic == b"GGUF", f"{path} must begin with b'GGUF'", magic, "it is another format")
+    try:
+        reader = GGUFReader(path)
+    except (ValueError, LookupError, OverflowError) as error:
+        remedy = "it may be truncated: download it again"
+        raise ValueError(f"{path} must be a whole GGUF file, got {error}; {remedy}.") from error
+    native = reader.byte_order == "I"
+    require(native, f"{path} must have this machine's byte order", "the other", "convert it again")
+    return reader
+
+
+def gguf_tokenizer(path: Path) -> Any:
+    """The byte-level BPE that a GGUF file's metadata describes, its chat template included."""
+    about = {
+        key: field for key, field in gguf_reader(path).fields.items() if key.startswith(PREFIX)
+    }
+    about = {key.removeprefix(PREFIX): field.contents() for key, field in about.items()}
+    kind, cut = about.get("ggml.model"), about.get("ggml.pre")
+    rule = f"a GGUF file's tokenizer must be 'gpt2', cut as one of {', '.join(DIGITS_APART)}"
+    remedy = "work with token ids: lm.logits, sj.canvas"
+    require(kind == "gpt2" and cut in DIGITS_APART, rule, (kind, cut), remedy)
+    from transformers import PreTrainedTokenizerFast  # takes seconds
+
+    tokens = about["ggml.tokens"]
+    ids = {ours: about.get(f"ggml.{theirs}_token_id") for ours, theirs in SPECIAL.items()}
+    special = {name: tokens[at] for name, at in ids.items() if at is not None}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=_byte_level(about, DIGITS_APART[cut], special),
+        chat_template=about.get("chat_template"),
+        clean_up_tokenization_spaces=False,
+        **special,
+    )
+
+
+def _byte_level(about: Mapping[str, Any], digits_apart: bool, special: Mapping[str, str]) -> Any:
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+
+    tokens = about["ggml.tokens"]
+    ids = {token: at for at, token in enumerate(tokens)}
+    merges = [tuple(merge.split(" ")) for merge in about["ggml.merges"]]
+    made = Tokenizer(models.BPE(vocab=ids, merges=merges))
+    digits = [pre_tokenizers.Digits(individual_digits=True)] if digits_apart else []
+    pieces = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.pre_tokenizer = pre_tokenizers.Sequence([*digits, pieces])
+    made.decoder = decoders.ByteLevel()
+    for token, kind in zip(tokens, about["ggml.token_type"], strict=True):
+        if kind in (CONTROL, USER_DEFINED):
+            whole = AddedToken(token, normalized=False, special=kind == CONTROL)
+            made.add_tokens([whole])
+    first = [special["bos_token"]] if about.get("ggml.add_bos_token") else []
+    last = [special["eos_token"]] if about.get("ggml.add_eos_token") else []
+    if first or last:
+        made.post_processor = processors.TemplateProcessing(
+            single=[*first, "$A", *last], special_tokens=[(t, ids[t]) for t in first + last]
+        )
+    return made

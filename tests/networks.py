@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from sake_jax.conversion.verify import TOLERANCE
+from sake_jax.conversion.parity import TOLERANCE
 from sake_jax.core import View
 
 

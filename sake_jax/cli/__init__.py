@@ -1,4 +1,4 @@
-"""The command line: `sake-jax --version` and `sake-jax doctor`, for example with `--json`."""
+"""The command line: `sake-jax --help` lists the commands."""
 
 import json
 import platform
@@ -11,11 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sake_jax.cli import checkpoints
+
 DISTRIBUTION = "sake-jax"
 
 app = typer.Typer(
     help="Diverse, reproducible sampling from diffusion language models in JAX.",
-    epilog="Example: sake-jax doctor --json",
+    epilog="Example: sake-jax inspect path/to/model",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -28,7 +30,9 @@ def _print_version(wanted: bool) -> bool:
     return wanted
 
 
-# A callback keeps `doctor` a named command while it is the only one.
+app.add_typer(checkpoints.app)
+
+
 @app.callback()
 def options(
     version: Annotated[

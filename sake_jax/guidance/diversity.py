@@ -13,7 +13,7 @@ from jax import Array
 
 from sake_jax import schedules
 from sake_jax.checks import number, one_of, require
-from sake_jax.core import Context, Guidance, Signal, mean_over, precise, product
+from sake_jax.core import Context, Guidance, Signal, mean_over, precise, product, wide
 from sake_jax.guidance import budget, forces
 from sake_jax.guidance.entropy import correlation, covariance
 from sake_jax.guidance.groups import SCOPES, group
@@ -181,7 +181,7 @@ class Diversity(Guidance):
 
 def table_spread(table: Array) -> Array:
     """(D, D) covariance of a table's rows."""
-    mean = jnp.mean(table, axis=0, dtype=jnp.promote_types(table.dtype, jnp.float32))
+    mean = jnp.mean(table, axis=0, dtype=wide(table.dtype))
     return product("vd,ve->de", table, table) / table.shape[0] - mean[:, None] * mean[None, :]
 
 

@@ -33,6 +33,8 @@ BATCH = 256 * 2**20
 """Bytes written by one save, unless a single array has more."""
 CHUNK = 64 * 2**20
 """Bytes of one stored chunk, the least that is read at once."""
+SMALLEST = 2**20
+"""Chunks are not cut smaller than this for a mesh."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +85,7 @@ def convert(
       on_unit: called after each array, also for those that were there already.
     """
     folder = Path(destination)
-    rule, remedy = "destination must not hold a finished checkpoint", "remove it or choose another"
-    require(not (folder / MANIFEST).is_file(), rule, str(folder), remedy)
+    require_free(folder)
     checkpoint = in_dtype(open_checkpoint(Path(source)), dtype)
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {
@@ -120,6 +121,14 @@ def convert(
     manifest.write(folder)
     journal.path.unlink()
     return manifest
+
+
+def require_free(folder: Path) -> None:
+    """Refuses to write where something else is; an unfinished conversion is no obstacle."""
+    there = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
+    free = not folder.exists() or not there or (JOURNAL in there and MANIFEST not in there)
+    rule = "destination must be a new folder, or one that an unfinished conversion left"
+    require(free, rule, f"{folder} with {there[:4]}", "remove it or choose another")
 
 
 def _batches(wanted: list[Unit]) -> Iterator[list[Unit]]:
@@ -166,9 +175,9 @@ def _chunks(
             if name is not None
         ]
         parts = int(np.prod([count for _, count in split])) if split else 1
-        size = min(CHUNK, -(-unit.nbytes // parts)) if parts > 1 else CHUNK
+        size = min(CHUNK, max(SMALLEST, -(-unit.nbytes // parts)))
         cut = tuple(axis for axis, count in split if count > 1) or None
-        found[unit.name] = options(chunk_byte_size=max(size, 1), shard_axes=cut)
+        found[unit.name] = options(chunk_byte_size=size, shard_axes=cut)
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sake_jax.checks import require
 from sake_jax.conversion.checkpoint import open_checkpoint
-from sake_jax.conversion.load import load
+from sake_jax.conversion.loader import load
 from sake_jax.conversion.manifest import digest
 from sake_jax.models import LanguageModel
 

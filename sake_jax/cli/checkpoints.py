@@ -1,0 +1,183 @@
+"""Commands about checkpoints: inspect, convert, verify, export."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from sake_jax.checks import require
+from sake_jax.conversion import convert as convert_checkpoint
+from sake_jax.conversion import export as export_checkpoint
+from sake_jax.conversion import verify as verify_checkpoint
+from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
+from sake_jax.conversion.loader import locate
+from sake_jax.conversion.writer import require_free, units
+from sake_jax.sharding import MESH_AXES
+
+GOLDEN = "An npz file with input_ids and logits (and attention_mask, sigma, cond) to compare with."
+MESH = "Store chunks that fit this mesh, such as 'tensor=8' or 'fsdp=4,tensor=2'."
+DTYPE = "float32, bfloat16, float16 or int8 (quantised kernels); as stored by default."
+
+app = typer.Typer()
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Errors about the user's input as one message, without a traceback."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from error
+
+
+def mesh_sizes(text: str | None) -> dict[str, int]:
+    """'fsdp=4,tensor=2' as a dictionary."""
+    sizes: dict[str, int] = {}
+    for part in (text or "").split(","):
+        name, _, size = part.strip().partition("=")
+        if name:
+            rule = f"mesh must name axes of {', '.join(MESH_AXES)} with sizes"
+            good = name in MESH_AXES and size.isdigit() and int(size) > 0
+            require(good, rule, part, "write it as 'fsdp=4,tensor=2'")
+            sizes[name] = int(size)
+    return sizes
+
+
+def parameter_table(checkpoint: Checkpoint, title: str) -> Table:
+    """One line per parameter, layers together."""
+    table = Table(title=title)
+    for column in ("parameter", "shape", "dtype"):
+        table.add_column(column)
+    table.add_column("MB", justify="right")
+    for path, leaf in checkpoint.weights.leaves.items():
+        size = leaf.size * leaf.dtype.itemsize / 1e6
+        shape = " × ".join(map(str, leaf.shape)) or "scalar"
+        table.add_row(path, shape, str(leaf.dtype), f"{size:,.2f}")
+    return table
+
+
+def summary(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What `inspect` says, for machines."""
+    leaves = checkpoint.weights.leaves
+    return {
+        "folder": str(checkpoint.folder),
+        "converted": checkpoint.manifest is not None,
+        "config": dataclasses.asdict(checkpoint.config),
+        "parameters": sum(leaf.size for leaf in leaves.values()),
+        "bytes": sum(leaf.size * leaf.dtype.itemsize for leaf in leaves.values()),
+        "leaves": {
+            path: {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+            for path, leaf in leaves.items()
+        },
+    }
+
+
+@app.command(epilog="Example: sake-jax inspect GSAI-ML/LLaDA-8B-Instruct")
+def inspect(
+    path: Annotated[str, typer.Argument(help="A model's folder, or a name on the hub.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+) -> None:
+    """Show a checkpoint's config, sizes and parameters; reads no weights."""
+    with plain_errors():
+        checkpoint = open_checkpoint(locate(path))
+        found = summary(checkpoint)
+        if as_json:
+            typer.echo(json.dumps(found, indent=2))
+            return
+        config = Table(title=f"{checkpoint.config.family}: {checkpoint.folder}", show_header=False)
+        network = found["config"].pop("network")
+        for name, value in (found["config"] | network).items():
+            config.add_row(name, str(value))
+        config.add_section()
+        config.add_row("parameters", f"{found['parameters']:,}")
+        config.add_row("size", f"{found['bytes'] / 1e9:,.3f} GB")
+        console = Console()
+        console.print(config)
+        console.print(parameter_table(checkpoint, "parameters"))
+
+
+@app.command(epilog="Example: sake-jax convert LLaDA-8B-Instruct llada-8b --dtype bfloat16")
+def convert(
+    source: Annotated[str, typer.Argument(help="A Hugging Face folder, or a name on the hub.")],
+    destination: Annotated[Path, typer.Argument(help="A new folder.")],
+    dtype: Annotated[str | None, typer.Option(help=DTYPE)] = None,
+    mesh: Annotated[str | None, typer.Option(help=MESH)] = None,
+    dry_run: Annotated[bool, typer.Option(help="Check and show the plan; write nothing.")] = False,
+) -> None:
+    """Write a checkpoint so that each device and process can read its part of it.
+
+    Memory holds a few arrays at a time. A run that was killed goes on when it is started again.
+    """
+    with plain_errors():
+        require_free(destination)
+        folder, sizes = locate(source), mesh_sizes(mesh)
+        checkpoint = in_dtype(open_checkpoint(folder), dtype)
+        planned = units(checkpoint)
+        total = sum(unit.nbytes for unit in planned)
+        title = f"{folder} → {destination}: {len(planned)} arrays, {total / 1e9:,.3f} GB"
+        Console().print(parameter_table(checkpoint, title))
+        if dry_run:
+            return
+        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        with Progress(*columns) as progress:
+            task = progress.add_task("convert", total=total)
+            convert_checkpoint(
+                folder,
+                destination,
+                dtype=dtype,
+                mesh=sizes,
+                on_unit=lambda unit: progress.advance(task, unit.nbytes),
+            )
+
+
+@app.command(epilog="Example: sake-jax verify llada-8b --golden golden.npz")
+def verify(
+    path: Annotated[str, typer.Argument(help="A model's folder, or a name on the hub.")],
+    golden: Annotated[Path | None, typer.Option(help=GOLDEN)] = None,
+    tolerance: Annotated[float, typer.Option(help="The largest difference of a logit.")] = 2e-4,
+) -> None:
+    """Read every array: hashes as in the manifest, numbers finite, logits as recorded.
+
+    Exits with 1 when something is wrong.
+    """
+    with plain_errors():
+        folder = locate(path)
+        count = len(open_checkpoint(folder).source.shapes)
+        with Progress(TextColumn("arrays"), BarColumn(), MofNCompleteColumn()) as progress:
+            task = progress.add_task("verify", total=count)
+            advance = lambda name: progress.advance(task)  # noqa: E731
+            verdict = verify_checkpoint(folder, golden, tolerance=tolerance, on_array=advance)
+    compared = "" if verdict.error is None else f", logits within {verdict.error:.1e}"
+    for problem in verdict.problems:
+        typer.echo(f"wrong: {problem}", err=True)
+    if not verdict.ok:
+        raise typer.Exit(1)
+    typer.echo(f"ok: {verdict.arrays} arrays{compared}")
+
+
+@app.command(epilog="Example: sake-jax export my-checkpoint my-model-hf --shard-gb 4")
+def export(
+    source: Annotated[Path, typer.Argument(help="A converted checkpoint.")],
+    destination: Annotated[Path, typer.Argument(help="A new folder.")],
+    shard_gb: Annotated[float, typer.Option(help="Size of one safetensors file.", min=1e-6)] = 2.0,
+) -> None:
+    """Write a checkpoint as a Hugging Face folder, bit for bit, with tokenizer and config."""
+    with plain_errors():
+        files = export_checkpoint(source, destination, shard_bytes=int(shard_gb * 1e9))
+    typer.echo(f"wrote {destination}: {', '.join(file.name for file in files)}")

@@ -1,0 +1,337 @@
+"""Converting, loading, verifying and exporting, also when something goes wrong half-way."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from checkpoints import FAMILIES, copied, with_config, with_tensors
+
+import sake_jax as sj
+from conftest import GOLDENS
+from sake_jax.conversion import convert, export, open_checkpoint, verify
+from sake_jax.conversion import manifest as manifests
+from sake_jax.conversion.loader import parameters
+from sake_jax.conversion.manifest import Manifest
+from sake_jax.models.network import flat
+
+
+def same(ours, theirs):
+    assert flat(ours).keys() == flat(theirs).keys()
+    for path, leaf in flat(ours).items():
+        other = flat(theirs)[path]
+        assert leaf.dtype == other.dtype, path
+        np.testing.assert_array_equal(np.asarray(leaf), np.asarray(other), err_msg=path)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_converted_checkpoint_loads_the_same_and_exports_bit_for_bit(name, tmp_path):
+    convert(GOLDENS / name, tmp_path / "ours")
+    same(sj.load(tmp_path / "ours").params, sj.load(GOLDENS / name).params)
+    assert verify(tmp_path / "ours").ok
+    export(tmp_path / "ours", tmp_path / "theirs")
+    before, after = open_checkpoint(GOLDENS / name), open_checkpoint(tmp_path / "theirs")
+    assert after.described == before.described
+    assert after.source.shapes == before.source.shapes
+    for tensor in before.source.shapes:
+        first, second = before.source.read(tensor, ()), after.source.read(tensor, ())
+        assert first.dtype == second.dtype
+        assert first.tobytes() == second.tobytes(), tensor
+
+
+def test_plain_orbax_reads_what_we_write(tmp_path):
+    from orbax.checkpoint import v1 as orbax
+
+    convert(GOLDENS / "llada", tmp_path / "ours")
+    tree = orbax.load(str(tmp_path / "ours" / "weights"))
+    kernel = sj.load(GOLDENS / "llada").params["blocks"]["mlp"]["up"]["kernel"]
+    np.testing.assert_array_equal(tree["blocks.1.mlp.up.kernel"], kernel[1])
+
+
+def test_export_splits_into_files_of_a_chosen_size(tmp_path):
+    files = export(GOLDENS / "llada", tmp_path / "parts", shard_bytes=100_000)
+    assert len(files) > 2
+    same(sj.load(tmp_path / "parts").params, sj.load(GOLDENS / "llada").params)
+    with pytest.raises(ValueError, match="new or empty folder"):
+        export(GOLDENS / "llada", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_dtype_is_the_same_before_and_after_conversion(dtype, tmp_path):
+    convert(GOLDENS / "dream", tmp_path / "ours", dtype=dtype)
+    stored, cast = sj.load(tmp_path / "ours"), sj.load(GOLDENS / "dream", dtype=dtype)
+    assert stored.params["input"]["rows"].dtype == jnp.dtype(dtype)
+    same(stored.params, cast.params)
+    with pytest.raises(ValueError, match="dtype must be one of"):
+        sj.load(GOLDENS / "dream", dtype="int32")
+
+
+def test_bfloat16_logits_are_close_to_float32(golden):
+    """Coarse by nature: 8 bits of mantissa through two layers."""
+    tokens = golden("llada/golden.npz")["input_ids"]
+    exact = np.asarray(sj.load(GOLDENS / "llada").logits(tokens))
+    coarse = sj.load(GOLDENS / "llada", dtype="bfloat16").logits(tokens)
+    assert coarse.dtype == jnp.float32
+    assert np.sqrt(np.mean((coarse - exact) ** 2)) < 0.05 * np.std(exact)
+
+
+@pytest.mark.parametrize("name", ["llada", "llada_moe", "mdlm"])
+def test_int8_is_the_same_before_and_after_conversion(name, tmp_path):
+    convert(GOLDENS / name, tmp_path / "ours", dtype="int8")
+    stored, made = sj.load(tmp_path / "ours"), sj.load(GOLDENS / name, dtype="int8")
+    same(stored.params, made.params)
+    assert made.params["blocks"]["attention"]["out"]["kernel"].dtype == jnp.int8
+    assert verify(tmp_path / "ours").ok
+    with pytest.raises(ValueError, match="only float weights"):
+        export(tmp_path / "ours", tmp_path / "theirs")
+    with pytest.raises(ValueError, match="int8 is made from float weights"):
+        sj.load(tmp_path / "ours", dtype="int8")
+
+
+@pytest.mark.parametrize("name", ["llada", "mdlm", "gpt2"])
+def test_int8_logits_are_about_as_good_as_bfloat16(name, golden):
+    tokens = golden(f"{name}/golden.npz")["input_ids"]
+    exact = np.asarray(sj.load(GOLDENS / name).logits(tokens))
+
+    def error(dtype):
+        logits = np.asarray(sj.load(GOLDENS / name, dtype=dtype).logits(tokens))
+        return np.sqrt(np.mean((logits - exact) ** 2)) / np.std(exact)
+
+    assert error("int8") < 4 * error("bfloat16")
+    assert error("int8") < 0.05
+
+
+def test_int8_kernels_are_within_half_a_step():
+    exact = flat(sj.load(GOLDENS / "llada_moe").params)
+    made = flat(sj.load(GOLDENS / "llada_moe", dtype="int8").params)
+    kernels = [path for path, leaf in made.items() if leaf.dtype == jnp.int8]
+    assert len(kernels) == 7
+    for path in kernels:
+        axis = -2 if made[path].ndim == 4 else -1
+        scale = np.expand_dims(made[path.replace("kernel", "scale")], axis)
+        assert np.all(np.abs(np.asarray(made[path]) * scale - exact[path]) <= scale * 0.5001), path
+
+
+class Killed(Exception):
+    pass
+
+
+def killed_after(count):
+    seen = []
+
+    def on_unit(unit):
+        seen.append(unit)
+        if len(seen) == count:
+            raise Killed
+
+    return on_unit
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr("sake_jax.conversion.writer.BATCH", 20_000)
+
+
+def files_of(folder):
+    return {p.name for p in folder.iterdir()}
+
+
+@pytest.mark.parametrize("count", [1, 7, 20])
+def test_a_killed_run_goes_on_and_ends_the_same(count, tmp_path, small_batches):
+    whole = convert(GOLDENS / "llada", tmp_path / "whole")
+    with pytest.raises(Killed):
+        convert(GOLDENS / "llada", tmp_path / "ours", on_unit=killed_after(count))
+    with pytest.raises(ValueError, match="conversion must be finished"):
+        sj.load(tmp_path / "ours")
+    read = []
+    resumed = convert(GOLDENS / "llada", tmp_path / "ours", on_unit=read.append)
+    assert len(read) == 21
+    assert resumed.units == whole.units
+    assert files_of(tmp_path / "ours") == files_of(tmp_path / "whole")
+    assert verify(tmp_path / "ours").ok
+    same(sj.load(tmp_path / "ours").params, sj.load(GOLDENS / "llada").params)
+
+
+def test_killed_between_the_save_and_the_journal(tmp_path, small_batches, monkeypatch):
+    whole = convert(GOLDENS / "llada", tmp_path / "whole")
+    calls = []
+
+    def add(self, arrays):
+        calls.append(arrays)
+        if len(calls) == 3:
+            raise Killed
+        real(self, arrays)
+
+    real = manifests.Journal.add
+    with monkeypatch.context() as patch:
+        patch.setattr(manifests.Journal, "add", add)
+        with pytest.raises(Killed):
+            convert(GOLDENS / "llada", tmp_path / "ours")
+    assert convert(GOLDENS / "llada", tmp_path / "ours").units == whole.units
+    assert verify(tmp_path / "ours").ok
+
+
+def test_killed_in_the_middle_of_a_journal_line(tmp_path, small_batches):
+    with pytest.raises(Killed):
+        convert(GOLDENS / "llada", tmp_path / "ours", on_unit=killed_after(7))
+    journal = tmp_path / "ours" / "journal.jsonl"
+    journal.write_text(journal.read_text()[:-20])
+    convert(GOLDENS / "llada", tmp_path / "ours")
+    assert verify(tmp_path / "ours").ok
+
+
+def test_killed_after_the_weights_and_before_the_manifest(tmp_path, monkeypatch):
+    def write(self, folder):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "write", write)
+        with pytest.raises(Killed):
+            convert(GOLDENS / "llada", tmp_path / "ours")
+    convert(GOLDENS / "llada", tmp_path / "ours")
+    assert verify(tmp_path / "ours").ok
+
+
+def test_another_job_may_not_go_on_with_it(tmp_path, small_batches):
+    with pytest.raises(Killed):
+        convert(GOLDENS / "llada", tmp_path / "ours", on_unit=killed_after(7))
+    with pytest.raises(ValueError, match="must be the same one"):
+        convert(GOLDENS / "llada", tmp_path / "ours", dtype="bfloat16")
+    with pytest.raises(ValueError, match="must be the same one"):
+        convert(copied("llada", tmp_path), tmp_path / "ours")
+
+
+def test_a_folder_in_use_is_not_written_to(tmp_path):
+    convert(GOLDENS / "llada", tmp_path / "ours")
+    for folder in (tmp_path / "ours", GOLDENS / "dream"):
+        with pytest.raises(ValueError, match="destination must be a new folder"):
+            convert(GOLDENS / "llada", folder)
+
+
+def test_verify_finds_changed_bytes_and_numbers_that_are_none(tmp_path):
+    convert(GOLDENS / "mdlm", tmp_path / "ours")
+    path = tmp_path / "ours" / "manifest.json"
+    found = json.loads(path.read_text())
+    found["units"]["output.rows"]["sha256"] = "0" * 64
+    path.write_text(json.dumps(found))
+    assert verify(tmp_path / "ours").problems == (
+        "output.rows: its bytes are not those that were converted",
+    )
+
+    def broken(tensors):
+        table = tensors["backbone.vocab_embed.embedding"].copy()
+        table[3, 4] = np.nan
+        return tensors | {"backbone.vocab_embed.embedding": table}
+
+    verdict = verify(with_tensors(copied("mdlm", tmp_path), broken))
+    assert verdict.problems == ("backbone.vocab_embed.embedding: it holds NaN or infinity",)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_verify_against_recorded_logits(name, golden, tmp_path):
+    arrays = golden(f"{name}/golden.npz")
+    if name == "udlm":
+        arrays["logits"] = arrays["logits_cond"]
+    np.savez(tmp_path / "golden.npz", **arrays)
+    verdict = verify(GOLDENS / name, tmp_path / "golden.npz")
+    assert verdict.ok
+    assert verdict.error < 5e-5
+    arrays["logits"] = arrays["logits"] + 1e-3
+    np.savez(tmp_path / "other.npz", **arrays)
+    assert "logits differ" in verify(GOLDENS / name, tmp_path / "other.npz").problems[0]
+
+
+def test_verify_needs_the_right_arrays(tmp_path, golden):
+    np.savez(tmp_path / "golden.npz", input_ids=np.zeros((1, 2), int))
+    with pytest.raises(ValueError, match="'input_ids' and 'logits'"):
+        verify(GOLDENS / "llada", tmp_path / "golden.npz")
+
+
+def test_a_damaged_weights_folder_is_named(tmp_path):
+    convert(GOLDENS / "llada", tmp_path / "ours")
+    for file in (tmp_path / "ours" / "weights").rglob("d/*"):
+        file.unlink()
+    with pytest.raises(ValueError, match="convert the checkpoint again"):
+        sj.load(tmp_path / "ours")
+
+
+def test_a_manifest_of_another_format_is_refused(tmp_path):
+    convert(GOLDENS / "llada", tmp_path / "ours")
+    path = tmp_path / "ours" / "manifest.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(ValueError, match="must have format 1"):
+        sj.load(tmp_path / "ours")
+    path.write_text("{")
+    with pytest.raises(ValueError, match="damaged"):
+        sj.load(tmp_path / "ours")
+
+
+class Counting:
+    """A source that remembers how many numbers were read of each tensor."""
+
+    def __init__(self, source):
+        self.source, self.read_sizes = source, {}
+        self.shapes, self.dtypes, self.files = source.shapes, source.dtypes, source.files
+
+    def read(self, name, index):
+        array = self.source.read(name, index)
+        self.read_sizes.setdefault(name, []).append(array.size)
+        return array
+
+
+@pytest.mark.parametrize("converted", [False, True])
+def test_a_mesh_reads_slices_only_and_loads_the_same(converted, tmp_path):
+    folder = GOLDENS / "llada"
+    if converted:
+        convert(folder, tmp_path / "ours", mesh={"fsdp": 2, "tensor": 4})
+        folder = tmp_path / "ours"
+    checkpoint = open_checkpoint(folder)
+    counting = Counting(checkpoint.source)
+    checkpoint.weights.source = counting
+    mesh = sj.mesh(fsdp=2, tensor=4)
+    spread = parameters(checkpoint, mesh)
+    same(spread, sj.load(GOLDENS / "llada").params)
+    kernel = spread["blocks"]["mlp"]["up"]["kernel"]
+    assert kernel.sharding.shard_shape(kernel.shape) == (2, 32, 24)
+    name = next(n for n in counting.read_sizes if n.endswith(("up_proj.weight", "mlp.up.kernel")))
+    assert counting.read_sizes[name] == [32 * 24] * 8, "eight slices, together the tensor"
+
+
+def test_sharded_logits_equal_those_on_one_device(golden):
+    tokens = golden("llada/golden.npz")["input_ids"]
+    alone = sj.load(GOLDENS / "llada").logits(tokens)
+    spread = sj.load(GOLDENS / "llada", mesh=sj.mesh(fsdp=2, tensor=4))
+    np.testing.assert_allclose(spread.logits(tokens), alone, atol=2e-5)
+
+
+def test_a_mesh_that_divides_nothing_keeps_arrays_whole():
+    """48 wide, 4 heads: neither splits into 5, so they stay whole."""
+    spread = sj.load(GOLDENS / "udlm", mesh=sj.mesh(tensor=5)).params
+    rows = spread["input"]["rows"]
+    assert rows.sharding.shard_shape(rows.shape) == rows.shape
+
+
+def test_int8_on_a_mesh_is_int8_on_one_device():
+    spread = sj.load(GOLDENS / "llada_moe", mesh=sj.mesh(fsdp=2, tensor=4), dtype="int8")
+    same(spread.params, sj.load(GOLDENS / "llada_moe", dtype="int8").params)
+
+
+def test_names_that_are_no_model(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ValueError, match="folder that exists, or a hub name"):
+        sj.load("./nowhere")
+    with pytest.raises(ValueError, match="check the name and the network"):
+        sj.load("nobody/no-such-model-anywhere")
+
+
+def test_mesh_errors():
+    with pytest.raises(ValueError, match="number of devices"):
+        sj.mesh(tensor=jax.device_count() + 1)
+    with pytest.raises(ValueError, match="between 1 and"):
+        sj.mesh(data=0)
+
+
+def test_eos_may_be_a_list(tmp_path):
+    folder = with_config(copied("llama", tmp_path), eos_token_id=[7, 8])
+    assert open_checkpoint(folder).config.eos_id == 7
