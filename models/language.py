@@ -97,7 +97,10 @@ class LanguageModel:
         if clean is not None:
             rule, remedy = "clean is for block diffusion (BD3LM)", "leave it out"
             require(c.block_size, rule, self.config.family, remedy)
-            page = page.replace(clean=self._tokens("clean", clean))
+            clean = self._tokens("clean", clean)
+            rule = f"clean must have the tokens' shape {page.tokens.shape}"
+            require(clean.shape == page.tokens.shape, rule, clean.shape, "one for every column")
+            page = page.replace(clean=clean)
         return _apply(c, self.params, page)
 
     def _page(self, tokens, attend) -> Page:
