@@ -3,14 +3,17 @@
 import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from sake_jax import text
 from sake_jax.checks import require
 from sake_jax.conversion import families
+from sake_jax.conversion.gguf import GGUF
 from sake_jax.conversion.manifest import Manifest
 from sake_jax.conversion.quantize import Quantized
 from sake_jax.conversion.rules import Rule, expand
@@ -42,14 +45,15 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """A Hugging Face folder or a converted checkpoint."""
+    """A Hugging Face folder, a converted checkpoint, or a GGUF file."""
     require(path.exists(), "the checkpoint must exist", str(path), "check the path")
     if Manifest.beside(path):
         return _converted(path)
-    described = read_config(path)
+    gguf = GGUF(path) if path.suffix == text.GGUF else None
+    described = gguf.described if gguf else read_config(path)
     family = families.recognise(described)
     config = family.config(described)
-    source = Safetensors(path)
+    source = gguf or Safetensors(path)
     prefix = family.prefix(source.shapes)
     weights = mapped(config, source, prefix)
     return Checkpoint(path, described, config, weights, source, prefix, None)
@@ -125,3 +129,14 @@ def in_dtype(checkpoint: Checkpoint, dtype: Any) -> Checkpoint:
     config = quantized(checkpoint.config)
     weights = Quantized(checkpoint.weights, leaves(config))
     return dataclasses.replace(checkpoint, config=config, weights=weights)
+
+
+def copy_description(checkpoint: Checkpoint, folder: Path) -> None:
+    """Config, tokenizer and chat template into another folder."""
+    if checkpoint.folder.suffix == text.GGUF:
+        (folder / CONFIG).write_text(json.dumps(checkpoint.described, indent=2))
+        text.tokenizer(checkpoint.folder).save_pretrained(folder)
+        return
+    for name in (CONFIG, *text.FILES):
+        if (checkpoint.folder / name).is_file():
+            shutil.copyfile(checkpoint.folder / name, folder / name)

@@ -1,17 +1,20 @@
 """Writes a model back as a Hugging Face folder, so that others can load it."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save_file
 
-from sake_jax import text
 from sake_jax.checks import require
 from sake_jax.conversion import families
-from sake_jax.conversion.checkpoint import CONFIG, Checkpoint, leaves, open_checkpoint
+from sake_jax.conversion.checkpoint import (
+    Checkpoint,
+    copy_description,
+    leaves,
+    open_checkpoint,
+)
 from sake_jax.conversion.rules import Entry, expand
 from sake_jax.conversion.source import INDEX_FILE
 
@@ -42,9 +45,7 @@ def export(source: str | Path, destination: str | Path, *, shard_bytes: int = SH
         total = sum(_nbytes(checkpoint, entry) for entry in entries)
         index = {"metadata": {"total_size": total}, "weight_map": home}
         (folder / INDEX_FILE).write_text(json.dumps(index, indent=1))
-    for name in (CONFIG, *text.FILES):
-        if (checkpoint.folder / name).is_file():
-            shutil.copyfile(checkpoint.folder / name, folder / name)
+    copy_description(checkpoint, folder)
     return [folder / name for name in names]
 
 

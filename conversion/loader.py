@@ -1,14 +1,17 @@
 """Loads a model from a folder or by its name on the hub, whole or spread over a mesh."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh, Sharding, SingleDeviceSharding
 
 from sake_jax import text
 from sake_jax.checks import require
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
+from sake_jax.conversion.weights import Cast
 from sake_jax.models import LanguageModel, network
 from sake_jax.sharding import sharding
 
@@ -22,11 +25,22 @@ def load(path_or_name: str | Path, mesh: Mesh | None = None, dtype: Any = None) 
       path_or_name: a Hugging Face folder, a checkpoint converted by `sake-jax convert`, or a
         name on the hub such as "GSAI-ML/LLaDA-8B-Instruct" when online.
       mesh: from `sake_jax.mesh`; the default device by default.
-      dtype: "float32", "bfloat16", "float16", or "int8" for quantised kernels; by default as
-        stored.
+      dtype: "float32", "bfloat16", or "int8" for quantised kernels; by default as stored.
+        float16 is for files only: such weights are loaded as float32.
     """
-    checkpoint = in_dtype(open_checkpoint(locate(path_or_name)), dtype)
+    rule, remedy = "models do not compute in float16", "load as float32 or bfloat16"
+    require(dtype is None or jnp.dtype(dtype) != jnp.float16, rule, dtype, remedy)
+    checkpoint = widened(in_dtype(open_checkpoint(locate(path_or_name)), dtype))
     return LanguageModel(checkpoint.config, parameters(checkpoint, mesh), checkpoint.folder)
+
+
+def widened(checkpoint: Checkpoint) -> Checkpoint:
+    """float16 as float32: its range is too small for activations, and CPUs do not multiply it."""
+    kinds = {path: leaf.dtype for path, leaf in checkpoint.weights.leaves.items()}
+    others = [path for path, kind in kinds.items() if kind != jnp.float16]
+    if len(others) == len(kinds):
+        return checkpoint
+    return dataclasses.replace(checkpoint, weights=Cast(checkpoint.weights, jnp.float32, others))
 
 
 def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:

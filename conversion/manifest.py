@@ -77,9 +77,8 @@ class Journal:
             except json.JSONDecodeError:
                 break  # killed while writing it: that array is written again
 
-    def add(self, arrays: dict[str, np.ndarray]) -> None:
-        """Records a batch that is safely on disk."""
-        batch = {name: describe(array) for name, array in arrays.items()}
+    def add(self, batch: dict[str, dict[str, Any]]) -> None:
+        """Records a batch that is safely on disk, each array as `describe` has it."""
         self.done |= batch
         self._append([batch])
 

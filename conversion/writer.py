@@ -1,8 +1,9 @@
 """Converts a checkpoint: lazily read, written part by part, resumable, with a manifest."""
 
+import contextlib
 import dataclasses
+import functools
 import hashlib
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -12,18 +13,17 @@ from typing import Any
 import numpy as np
 from orbax.checkpoint import v1 as orbax
 
-from sake_jax import text
 from sake_jax.checks import require
 from sake_jax.conversion.checkpoint import (
-    CONFIG,
     Checkpoint,
+    copy_description,
     in_dtype,
     leaves,
     open_checkpoint,
     unit_rule,
 )
 from sake_jax.conversion.manifest import FILE as MANIFEST
-from sake_jax.conversion.manifest import JOURNAL, Journal, Manifest
+from sake_jax.conversion.manifest import JOURNAL, Journal, Manifest, describe
 from sake_jax.conversion.rules import Entry, expand
 from sake_jax.conversion.source import WEIGHTS
 from sake_jax.models import network
@@ -97,19 +97,19 @@ def convert(
     with ThreadPoolExecutor(1) as pool:
         # Beside the writing: the pages it reads are those the writing has just read.
         hashes = pool.submit(_hash_files, checkpoint.source.files)
+        finish = _nothing
         for batch in _batches(units(checkpoint)):
-            if not all(unit.name in journal.done for unit in batch):
-                arrays = {unit.name: _read(checkpoint, unit) for unit in batch}
-                _save(folder / WEIGHTS, arrays, _chunks(checkpoint, batch, mesh))
-                journal.add(arrays)
-            for unit in batch:
-                on_unit(unit)
+            fresh = not all(unit.name in journal.done for unit in batch)
+            arrays = {unit.name: _read(checkpoint, unit) for unit in batch} if fresh else {}
+            finish()  # the batch before this one was written while this one was read
+            chunks = _chunks(checkpoint, batch, mesh)
+            wait = _save(folder / WEIGHTS, arrays, chunks, journal) if fresh else _nothing
+            finish = functools.partial(_report, wait, batch, on_unit)
+        finish()
         if not (folder / WEIGHTS).exists():
             orbax.partial.finalize(str((folder / WEIGHTS).resolve()))
         files = hashes.result()
-    for name in (CONFIG, *text.FILES):
-        if (checkpoint.folder / name).is_file():
-            shutil.copyfile(checkpoint.folder / name, folder / name)
+    copy_description(checkpoint, folder)
     manifest = Manifest(
         family=checkpoint.config.family,
         quantized=checkpoint.config.network.quantized,
@@ -147,16 +147,44 @@ def _read(checkpoint: Checkpoint, unit: Unit) -> np.ndarray:
     return checkpoint.weights.read(unit.target, index).reshape(unit.shape)
 
 
-def _save(path: Path, arrays: Mapping[str, np.ndarray], chunks: Mapping[str, Any]) -> None:
+def _nothing() -> None:
+    pass
+
+
+def _report(wait: Callable[[], None], batch: list[Unit], on_unit: Callable[[Unit], None]) -> None:
+    wait()
+    for unit in batch:
+        on_unit(unit)
+
+
+def _save(
+    path: Path, arrays: Mapping[str, np.ndarray], chunks: Mapping[str, Any], journal: Journal
+) -> Callable[[], None]:
+    """Starts to write a batch; call what it returns to wait for the end and record it."""
     context = orbax.Context()
     context.array.saving.use_compression = False  # trained weights do not compress
     context.array.saving.scoped_storage_options_creator = lambda key, value: chunks[key[0].key]
+    writing = None
+    with context, _perhaps_there():
+        writing = orbax.partial.save_async(str(path.resolve()), dict(arrays))
+    batch = {name: describe(array) for name, array in arrays.items()}
+
+    def wait() -> None:
+        with _perhaps_there():
+            if writing is not None:
+                writing.result()
+        journal.add(batch)
+
+    return wait
+
+
+@contextlib.contextmanager
+def _perhaps_there() -> Iterator[None]:
+    """A batch saved just before a kill, and not yet in the journal, is there, whole."""
     try:
-        with context:
-            orbax.partial.save(str(path.resolve()), dict(arrays))
+        yield
     except Exception as error:
-        # Killed after the save and before the journal's line: the batch is there, whole.
-        if type(error).__name__ != "PartialSaveReplacementError":
+        if type(error).__name__ != "PartialSaveReplacementError":  # orbax does not export it
             raise
 
 

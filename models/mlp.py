@@ -47,12 +47,8 @@ class ExpertKernel(nnx.Module):
 
     def __call__(self, rows: Array, sizes: Array, expert: Array) -> Array:
         """Rows sorted by expert, `sizes` of them for each; `expert` names each row's."""
-        y = jax.lax.ragged_dot(
-            rows,
-            self.kernel[...].astype(rows.dtype),
-            sizes,
-            preferred_element_type=wide(rows.dtype),
-        )
+        kernel = self.kernel[...].astype(rows.dtype)
+        y = jax.lax.ragged_dot(rows, kernel, sizes, preferred_element_type=wide(rows.dtype))
         if hasattr(self, "scale"):
             y = y * self.scale[...][expert].astype(y.dtype)
         return y.astype(rows.dtype)

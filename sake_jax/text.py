@@ -1,5 +1,6 @@
 """Tokenizers. The one module that imports transformers, and only when a tokenizer is needed."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,13 @@ FILES = (
 )
 """What travels with a checkpoint's weights; most checkpoints have some of these."""
 
+VOCABULARIES = ("tokenizer.json", "vocab.json", "tokenizer.model")
+COPIES = {"DreamTokenizer": "Qwen2Tokenizer"}
+"""Classes that exist only as code beside a checkpoint, and what they are copies of."""
+
 GGUF, PREFIX = ".gguf", "tokenizer."
 """What GGUF files end with, and what the metadata about their tokenizers begins with."""
+PARTS = ("ggml.tokens", "ggml.token_type", "ggml.merges")
 DIGITS_APART = {"gpt-2": False, "smollm": True}
 """The pre-tokenizers that we know: is every digit a piece of its own?"""
 CONTROL, USER_DEFINED = 3, 4
@@ -38,13 +44,23 @@ def tokenizer(folder: Path | None) -> Any:
     """The tokenizer saved in a folder or a GGUF file, without running code from it."""
     if folder is not None and folder.suffix == GGUF and folder.is_file():
         return gguf_tokenizer(folder)
-    found = folder is not None and any((folder / name).is_file() for name in FILES[:1] + FILES[4:7])
-    rule = "the model's folder must hold a tokenizer (tokenizer.json or vocabulary files)"
-    remedy = "put its files there; without one, work with token ids: lm.logits, sj.canvas"
-    require(found, rule, folder and str(folder), remedy)
-    from transformers import AutoTokenizer  # takes seconds
+    folder = folder or Path("no folder")
+    rule = f"the model's folder must hold a tokenizer ({', '.join(VOCABULARIES)})"
+    remedy = "put its files there (MDLM and BD3LM have GPT-2's); token ids work without one"
+    found = any((folder / name).is_file() for name in VOCABULARIES)
+    require(found, rule, str(folder), remedy)
+    import transformers  # takes seconds
 
-    return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+    kind = transformers.AutoTokenizer
+    described = folder / "tokenizer_config.json"
+    if described.is_file():
+        kind = getattr(transformers, COPIES.get(_class(described), ""), kind)
+    return kind.from_pretrained(str(folder), trust_remote_code=False)
+
+
+def _class(described: Path) -> str:
+    """The class that a tokenizer_config.json names."""
+    return json.loads(described.read_text()).get("tokenizer_class", "")
 
 
 def gguf_reader(path: Path) -> Any:
@@ -69,14 +85,14 @@ def gguf_reader(path: Path) -> Any:
 
 def gguf_tokenizer(path: Path) -> Any:
     """The byte-level BPE that a GGUF file's metadata describes, its chat template included."""
-    about = {
-        key: field for key, field in gguf_reader(path).fields.items() if key.startswith(PREFIX)
-    }
-    about = {key.removeprefix(PREFIX): field.contents() for key, field in about.items()}
-    kind, cut = about.get("ggml.model"), about.get("ggml.pre")
+    fields = gguf_reader(path).fields.items()
+    about = {k.removeprefix(PREFIX): f.contents() for k, f in fields if k.startswith(PREFIX)}
+    kind, cut = about.get("ggml.model"), about.get("ggml.pre", "none")
     rule = f"a GGUF file's tokenizer must be 'gpt2', cut as one of {', '.join(DIGITS_APART)}"
     remedy = "work with token ids: lm.logits, sj.canvas"
     require(kind == "gpt2" and cut in DIGITS_APART, rule, (kind, cut), remedy)
+    rule = f"a GGUF file's tokenizer must have {', '.join(PARTS)}"
+    require(about.keys() >= set(PARTS), rule, sorted(about), remedy)
     from transformers import PreTrainedTokenizerFast  # takes seconds
 
     tokens = about["ggml.tokens"]
@@ -103,8 +119,7 @@ def _byte_level(about: Mapping[str, Any], digits_apart: bool, special: Mapping[s
     made.decoder = decoders.ByteLevel()
     for token, kind in zip(tokens, about["ggml.token_type"], strict=True):
         if kind in (CONTROL, USER_DEFINED):
-            whole = AddedToken(token, normalized=False, special=kind == CONTROL)
-            made.add_tokens([whole])
+            made.add_tokens([AddedToken(token, normalized=False, special=kind == CONTROL)])
     first = [special["bos_token"]] if about.get("ggml.add_bos_token") else []
     last = [special["eos_token"]] if about.get("ggml.add_eos_token") else []
     if first or last:

@@ -28,7 +28,7 @@ def test_version():
 def test_help_shows_an_example(arguments):
     code, output = run(*arguments)
     assert code == 0
-    assert "sake-jax doctor --json" in output
+    assert "Example: sake-jax" in output
 
 
 def test_doctor_prints_a_table():

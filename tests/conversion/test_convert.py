@@ -57,23 +57,34 @@ def test_export_splits_into_files_of_a_chosen_size(tmp_path):
         export(GOLDENS / "llada", tmp_path / "parts")
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_dtype_is_the_same_before_and_after_conversion(dtype, tmp_path):
-    convert(GOLDENS / "dream", tmp_path / "ours", dtype=dtype)
-    stored, cast = sj.load(tmp_path / "ours"), sj.load(GOLDENS / "dream", dtype=dtype)
-    assert stored.params["input"]["rows"].dtype == jnp.dtype(dtype)
+def test_dtype_is_the_same_before_and_after_conversion(tmp_path):
+    convert(GOLDENS / "dream", tmp_path / "ours", dtype="bfloat16")
+    stored, cast = sj.load(tmp_path / "ours"), sj.load(GOLDENS / "dream", dtype="bfloat16")
+    assert stored.params["input"]["rows"].dtype == jnp.bfloat16
     same(stored.params, cast.params)
     with pytest.raises(ValueError, match="dtype must be one of"):
         sj.load(GOLDENS / "dream", dtype="int32")
 
 
-def test_bfloat16_logits_are_close_to_float32(golden):
-    """Coarse by nature: 8 bits of mantissa through two layers."""
-    tokens = golden("llada/golden.npz")["input_ids"]
-    exact = np.asarray(sj.load(GOLDENS / "llada").logits(tokens))
-    coarse = sj.load(GOLDENS / "llada", dtype="bfloat16").logits(tokens)
+@pytest.mark.parametrize("dtype", [None, "int8"])
+def test_float16_is_for_files_only(dtype, tmp_path):
+    convert(GOLDENS / "mdlm", tmp_path / "ours", dtype="float16")
+    stored, exact = sj.load(tmp_path / "ours", dtype=dtype), sj.load(GOLDENS / "mdlm")
+    rows = stored.params["input"]["rows"]
+    assert rows.dtype == jnp.float32
+    np.testing.assert_array_equal(rows, np.float16(exact.params["input"]["rows"]))
+    with pytest.raises(ValueError, match="do not compute in float16"):
+        sj.load(GOLDENS / "mdlm", dtype="float16")
+
+
+@pytest.mark.parametrize("name", ["llada", "llada_moe", "mdlm"])
+def test_bfloat16_gives_coarser_logits(name, golden):
+    """8 bits of mantissa through two layers; routing may flip for a token."""
+    tokens = golden(f"{name}/golden.npz")["input_ids"]
+    exact = np.asarray(sj.load(GOLDENS / name).logits(tokens))
+    coarse = sj.load(GOLDENS / name, dtype="bfloat16").logits(tokens)
     assert coarse.dtype == jnp.float32
-    assert np.sqrt(np.mean((coarse - exact) ** 2)) < 0.05 * np.std(exact)
+    assert 1e-4 < np.sqrt(np.mean((coarse - exact) ** 2)) / np.std(exact) < 0.1
 
 
 @pytest.mark.parametrize("name", ["llada", "llada_moe", "mdlm"])
