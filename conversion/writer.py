@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -27,11 +28,11 @@ from sake_jax.conversion.manifest import JOURNAL, Journal, Manifest, describe
 from sake_jax.conversion.rules import Entry, expand
 from sake_jax.conversion.source import WEIGHTS
 from sake_jax.models import network
-from sake_jax.sharding import spec
+from sake_jax.sharding import shard_shape
 
 BATCH = 256 * 2**20
 """Bytes written by one save, unless a single array has more."""
-CHUNK = 64 * 2**20
+CHUNK = 8 * 2**20
 """Bytes of one stored chunk, the least that is read at once."""
 SMALLEST = 2**20
 """Chunks are not cut smaller than this for a mesh."""
@@ -49,7 +50,7 @@ class Unit:
 
     @property
     def nbytes(self) -> int:
-        return int(np.prod(self.shape)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 def units(checkpoint: Checkpoint) -> list[Unit]:
@@ -80,8 +81,8 @@ def convert(
       source: a folder with config.json and safetensors.
       destination: a new folder, or one that an earlier run left unfinished.
       dtype: "float32", "bfloat16", "float16" or "int8"; as stored by default.
-      mesh: sizes of mesh axes, such as {"tensor": 8}. Arrays are then stored in chunks that
-        fit the shards of such a mesh; it can be loaded on any other too.
+      mesh: sizes of mesh axes, such as {"tensor": 8}. Arrays are then stored in chunks no
+        larger than a shard of such a mesh; it can be loaded on any other too.
       on_unit: called after each array, also for those that were there already.
     """
     folder = Path(destination)
@@ -191,22 +192,17 @@ def _perhaps_there() -> Iterator[None]:
 def _chunks(
     checkpoint: Checkpoint, batch: list[Unit], mesh: Mapping[str, int] | None
 ) -> dict[str, Any]:
-    """How each array is cut on disk: along the axes that the mesh splits."""
+    """How finely each array is cut on disk: a chunk is at most a shard, so little is read twice."""
     options = orbax.options.ArrayOptions.Saving.StorageOptions
     axes = network.axes(checkpoint.config.network)
-    found = {}
-    for unit in batch:
-        own = axes[unit.target][len(unit.index) :]
-        split = [
-            (axis, (mesh or {}).get(name, 1))
-            for axis, name in enumerate(spec(unit.shape, own, mesh or {}))
-            if name is not None
-        ]
-        parts = int(np.prod([count for _, count in split])) if split else 1
-        size = min(CHUNK, max(SMALLEST, -(-unit.nbytes // parts)))
-        cut = tuple(axis for axis, count in split if count > 1) or None
-        found[unit.name] = options(chunk_byte_size=size, shard_axes=cut)
-    return found
+
+    def size(unit: Unit) -> int:
+        names = axes[unit.target][len(unit.index) :]
+        part = shard_shape(unit.shape, names, mesh or {})
+        return min(CHUNK, max(SMALLEST, math.prod(part) * unit.dtype.itemsize))
+
+    # Not orbax's `shard_axes`: these are cut down to single rows.
+    return {unit.name: options(chunk_byte_size=size(unit)) for unit in batch}
 
 
 def _hash_files(files: Mapping[str, Path]) -> dict[str, dict[str, Any]]:

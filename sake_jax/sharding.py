@@ -55,6 +55,18 @@ def spec(
     return PartitionSpec(*used)
 
 
+def shard_shape(
+    shape: tuple[int, ...], axes: tuple[str | None, ...], sizes: Mapping[str, int]
+) -> tuple[int, ...]:
+    """What one device of a mesh with these sizes holds.
+
+    >>> shard_shape((12, 8), ("vocab", "embed"), {"tensor": 4, "fsdp": 2})
+    (3, 4)
+    """
+    split = spec(shape, axes, sizes)
+    return tuple(n // sizes.get(axis or "", 1) for n, axis in zip(shape, split, strict=True))
+
+
 def sharding(mesh: Mesh, shape: tuple[int, ...], axes: tuple[str | None, ...]) -> NamedSharding:
     """The sharding of an array with these logical axes on a mesh."""
     return NamedSharding(mesh, spec(shape, axes, dict(mesh.shape)))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import sake_jax as sj
+from conftest import GOLDENS
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -93,3 +94,32 @@ def test_the_defaults_of_sake_follow_the_table(tmp_path):
     for name, value in correlation.items():
         if "output" in name:  # Proposition 1's sign: the self term sharpens, repulsion flattens
             assert value > 0 if "literal" in name else value < 0, name
+
+
+def test_conversion_in_small_survives_a_kill_and_stays_within_memory(tmp_path):
+    """The whole measurement, with real processes and a real SIGKILL, at a thousandth of the size."""
+    conversion = load("conversion")
+    small = {"d_model": 64, "embedding_size": 512, "mlp_hidden_size": 128, "n_layers": 8}
+    ids = {"mask_token_id": 3, "eos_token_id": 4, "pad_token_id": 4}
+    config = conversion.LLADA | small | ids
+    found = conversion.measure_conversion(tmp_path / "here", config, shard_bytes=200_000)
+    assert found["shards"] == 4
+    assert found["convert"]["peak"] < found["convert"]["allowed"]
+    assert found["killed"]["identical"]
+    assert found["killed"]["verified"]
+    for name in ("load safetensors", "load converted"):
+        assert found[name]["on one device"] < found[name]["model"] / 6
+    found["compile"] = {2: conversion.compile_seconds(2, columns=8)}
+    found["weights"] = conversion.weight_bytes()
+    assert found["weights"]["int8"] < 9.1e9, "fits a chip of 16 GB"
+    assert "| convert |" in conversion.table(found)
+
+
+def test_precision_of_a_tiny_model():
+    precision = load("precision")
+    found = precision.errors(str(GOLDENS / "qwen3"), "", 32)
+    assert found["float32"].rms == 0
+    assert 0 < found["bfloat16"].rms < 0.1
+    assert 0 < found["int8"].rms < 0.1
+    assert found["int8"].perplexity == pytest.approx(found["float32"].perplexity, rel=0.1)
+    assert "| qwen3 | int8 |" in "\n".join(precision.table("qwen3", found))

@@ -27,10 +27,11 @@ from sake_jax.conversion import verify as verify_checkpoint
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
 from sake_jax.conversion.loader import locate
 from sake_jax.conversion.writer import require_free, units
-from sake_jax.sharding import MESH_AXES
+from sake_jax.models import network
+from sake_jax.sharding import MESH_AXES, shard_shape
 
 GOLDEN = "An npz file with input_ids and logits (and attention_mask, sigma, cond) to compare with."
-MESH = "Store chunks that fit this mesh, such as 'tensor=8' or 'fsdp=4,tensor=2'."
+MESH = "The mesh to store chunks for, such as 'tensor=8' or 'fsdp=4,tensor=2'."
 DTYPE = "float32, bfloat16, float16 or int8 (quantised kernels); as stored by default."
 
 app = typer.Typer()
@@ -59,16 +60,18 @@ def mesh_sizes(text: str | None) -> dict[str, int]:
     return sizes
 
 
-def parameter_table(checkpoint: Checkpoint, title: str) -> Table:
-    """One line per parameter, layers together."""
+def parameter_table(checkpoint: Checkpoint, title: str, mesh: dict[str, int]) -> Table:
+    """One line per parameter, layers together; on a mesh also what one device holds."""
     table = Table(title=title)
-    for column in ("parameter", "shape", "dtype"):
+    for column in ("parameter", "shape", "dtype", *(["on one device"] if mesh else [])):
         table.add_column(column)
     table.add_column("MB", justify="right")
+    axes = network.axes(checkpoint.config.network)
     for path, leaf in checkpoint.weights.leaves.items():
+        shapes = [leaf.shape, *([shard_shape(leaf.shape, axes[path], mesh)] if mesh else [])]
+        whole, *part = (" × ".join(map(str, shape)) or "scalar" for shape in shapes)
         size = leaf.size * leaf.dtype.itemsize / 1e6
-        shape = " × ".join(map(str, leaf.shape)) or "scalar"
-        table.add_row(path, shape, str(leaf.dtype), f"{size:,.2f}")
+        table.add_row(path, whole, str(leaf.dtype), *part, f"{size:,.2f}")
     return table
 
 
@@ -109,7 +112,7 @@ def inspect(
         config.add_row("size", f"{found['bytes'] / 1e9:,.3f} GB")
         console = Console()
         console.print(config)
-        console.print(parameter_table(checkpoint, "parameters"))
+        console.print(parameter_table(checkpoint, "parameters", {}))
 
 
 @app.command(epilog="Example: sake-jax convert LLaDA-8B-Instruct llada-8b --dtype bfloat16")
@@ -131,7 +134,7 @@ def convert(
         planned = units(checkpoint)
         total = sum(unit.nbytes for unit in planned)
         title = f"{folder} → {destination}: {len(planned)} arrays, {total / 1e9:,.3f} GB"
-        Console().print(parameter_table(checkpoint, title))
+        Console().print(parameter_table(checkpoint, title, sizes))
         if dry_run:
             return
         columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())

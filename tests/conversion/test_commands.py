@@ -49,6 +49,11 @@ def test_a_dry_run_plans_and_writes_nothing(tmp_path):
     code, output = run("convert", GOLDENS / "dream", tmp_path / "ours", "--dry-run")
     assert code == 0
     assert "27 arrays" in output
+    assert "on one device" not in output
+    code, output = run(
+        "convert", GOLDENS / "dream", tmp_path / "ours", "--dry-run", "--mesh", "tensor=2"
+    )
+    assert "2 × 60 × 48" in output, "mlp.up of 2 × 120 × 48"
     assert not (tmp_path / "ours").exists()
 
 
