@@ -28,7 +28,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import sake_jax as sj
-from sake_jax.conversion import convert
+from sake_jax.conversion import writer
 from sake_jax.conversion.checkpoint import leaves
 from sake_jax.conversion.families import family, recognise
 from sake_jax.conversion.manifest import Manifest
@@ -134,9 +134,10 @@ def copy_task(source: str, destination: str) -> None:
     print(time.perf_counter() - begin)
 
 
-def convert_task(source: str, destination: str) -> None:
+def convert_task(source: str, destination: str, batch: str) -> None:
+    writer.BATCH = int(batch)
     begin = time.perf_counter()
-    convert(source, destination)
+    writer.convert(source, destination)
     print(time.perf_counter() - begin)
 
 
@@ -153,7 +154,9 @@ def load_task(source: str, tensor: str) -> None:
 TASKS = {"copy": copy_task, "convert": convert_task, "load": load_task}
 
 
-def measure_conversion(folder: Path, config: dict[str, Any], shard_bytes: int = SHARD) -> dict:
+def measure_conversion(
+    folder: Path, config: dict[str, Any], shard_bytes: int = SHARD, batch: int = writer.BATCH
+) -> dict[str, Any]:
     """Copying, converting, killing and continuing, loading: everything but the compiler."""
     shutil.rmtree(folder, ignore_errors=True)
     largest = make(folder / "source", config, shard_bytes)
@@ -165,7 +168,7 @@ def measure_conversion(folder: Path, config: dict[str, Any], shard_bytes: int = 
     shutil.rmtree(folder / "copy")
     found["copy"] = {"MB/s": size / 1e6 / float(copied.output)}
 
-    whole_run = watched("convert", folder / "source", folder / "whole")
+    whole_run = watched("convert", folder / "source", folder / "whole", batch)
     found["convert"] = {
         "MB/s": size / 1e6 / float(whole_run.output),
         "peak": whole_run.peak,
@@ -180,9 +183,9 @@ def measure_conversion(folder: Path, config: dict[str, Any], shard_bytes: int = 
     def half_way() -> bool:
         return journal.is_file() and journal.read_text().count('"sha256"') >= half
 
-    watched("convert", folder / "source", folder / "killed", kill=half_way)
+    watched("convert", folder / "source", folder / "killed", batch, kill=half_way)
     kept = journal.read_text().count('"sha256"')
-    resumed = watched("convert", folder / "source", folder / "killed")
+    resumed = watched("convert", folder / "source", folder / "killed", batch)
     found["killed"] = {
         "kept": kept,
         "of": len(whole_units),

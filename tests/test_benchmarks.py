@@ -97,14 +97,17 @@ def test_the_defaults_of_sake_follow_the_table(tmp_path):
 
 
 def test_conversion_in_small_survives_a_kill_and_stays_within_memory(tmp_path):
-    """The whole measurement, with real processes and a real SIGKILL, at a thousandth of the size."""
+    """The whole measurement, with real processes and a real SIGKILL, at a tiny size."""
     conversion = load("conversion")
     small = {"d_model": 64, "embedding_size": 512, "mlp_hidden_size": 128, "n_layers": 8}
     ids = {"mask_token_id": 3, "eos_token_id": 4, "pad_token_id": 4}
     config = conversion.LLADA | small | ids
-    found = conversion.measure_conversion(tmp_path / "here", config, shard_bytes=200_000)
+    found = conversion.measure_conversion(
+        tmp_path / "here", config, shard_bytes=200_000, batch=20_000
+    )
     assert found["shards"] == 4
     assert found["convert"]["peak"] < found["convert"]["allowed"]
+    assert found["killed"]["kept"] < found["killed"]["of"]
     assert found["killed"]["identical"]
     assert found["killed"]["verified"]
     for name in ("load safetensors", "load converted"):
