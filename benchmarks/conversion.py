@@ -28,7 +28,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import sake_jax as sj
-from sake_jax.conversion import writer
+from sake_jax.conversion import units, writer
 from sake_jax.conversion.checkpoint import leaves
 from sake_jax.conversion.families import family, recognise
 from sake_jax.conversion.manifest import Manifest
@@ -135,7 +135,7 @@ def copy_task(source: str, destination: str) -> None:
 
 
 def convert_task(source: str, destination: str, batch: str) -> None:
-    writer.BATCH = int(batch)
+    units.BATCH = int(batch)
     begin = time.perf_counter()
     writer.convert(source, destination)
     print(time.perf_counter() - begin)
@@ -155,9 +155,10 @@ TASKS = {"copy": copy_task, "convert": convert_task, "load": load_task}
 
 
 def measure_conversion(
-    folder: Path, config: dict[str, Any], shard_bytes: int = SHARD, batch: int = writer.BATCH
+    folder: Path, config: dict[str, Any], shard_bytes: int = SHARD, batch: int = units.BATCH
 ) -> dict[str, Any]:
     """Copying, converting, killing and continuing, loading: everything but the compiler."""
+    folder = folder / "sake-jax-conversion-benchmark"  # removed before and after
     shutil.rmtree(folder, ignore_errors=True)
     largest = make(folder / "source", config, shard_bytes)
     files = list((folder / "source").glob("*.safetensors"))

@@ -4,20 +4,22 @@ import dataclasses
 import json
 import re
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sake_jax import text
-from sake_jax.checks import require
+from sake_jax.checks import one_of, require
 from sake_jax.conversion import families
 from sake_jax.conversion.gguf import GGUF
 from sake_jax.conversion.manifest import Manifest
 from sake_jax.conversion.quantize import Quantized
 from sake_jax.conversion.rules import Rule, expand
-from sake_jax.conversion.source import Orbax, Safetensors, Source
+from sake_jax.conversion.source import Orbax, Safetensors, Source, read_object
 from sake_jax.conversion.weights import Cast, Mapped, Weights
 from sake_jax.models import ModelConfig, abstract
 from sake_jax.models.network import exact, flat
@@ -46,7 +48,8 @@ class Checkpoint:
 
 def open_checkpoint(path: Path) -> Checkpoint:
     """A Hugging Face folder, a converted checkpoint, or a GGUF file."""
-    require(path.exists(), "the checkpoint must exist", str(path), "check the path")
+    rule, remedy = "a checkpoint must be a folder or a .gguf file", "pass the model's folder"
+    require(path.is_dir() or path.suffix == text.GGUF, rule, str(path), remedy)
     if Manifest.beside(path):
         return _converted(path)
     gguf = GGUF(path) if path.suffix == text.GGUF else None
@@ -64,10 +67,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     file = folder / CONFIG
     rule, remedy = f"{folder} must hold {CONFIG}", "is it a model's folder?"
     require(file.is_file(), rule, sorted(p.name for p in folder.iterdir())[:8], remedy)
-    try:
-        return json.loads(file.read_text())
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{file} must be JSON, got {error}; download it again.") from error
+    return read_object(file)
 
 
 def leaves(config: ModelConfig) -> dict[str, jax.ShapeDtypeStruct]:
@@ -79,7 +79,24 @@ def mapped(config: ModelConfig, source: Source, prefix: str) -> Mapped:
     """A family's tensors as our parameters, by its rule table."""
     family, expected = families.family(config.family), leaves(config)
     ignored = {name for name in source.shapes if _derived(family, name)}
+    heads = (
+        {prefix + family.head, family.head} & source.shapes.keys() if config.network.tied else ()
+    )
+    for head in heads:
+        _check_tied(source, head, prefix + family.embedding)
+    ignored.update(heads)
     return Mapped(expected, expand(family.table(config, prefix), expected), source, ignored)
+
+
+def _check_tied(source: Source, head: str, table: str) -> None:
+    """Some checkpoints store a tied head too: its first and last rows must be the table's."""
+    shape = source.shapes[head]
+    same = shape == source.shapes.get(table) and all(
+        np.array_equal(source.read(head, rows), source.read(table, rows))
+        for rows in ((slice(0, 64),), (slice(max(0, shape[0] - 64), shape[0]),))
+    )
+    rule, remedy = f"{head} must equal {table}: the config ties them", "untie them in config.json"
+    require(same, rule, "other values", remedy)
 
 
 def _derived(family: families.Family, name: str) -> bool:
@@ -118,9 +135,8 @@ def in_dtype(checkpoint: Checkpoint, dtype: Any) -> Checkpoint:
     """The same checkpoint, read in another dtype; "int8" quantises the kernels."""
     if dtype is None:
         return checkpoint
-    kind = jnp.dtype(dtype)
-    rule = f"dtype must be one of {', '.join(READABLE)}"
-    require(kind.name in READABLE, rule, kind.name, "pick one of these")
+    name = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
+    kind = jnp.dtype(one_of("dtype", name, READABLE))
     if kind != jnp.int8:
         weights = Cast(checkpoint.weights, kind, exact(checkpoint.config.network))
         return dataclasses.replace(checkpoint, weights=weights)
@@ -135,7 +151,10 @@ def copy_description(checkpoint: Checkpoint, folder: Path) -> None:
     """Config, tokenizer and chat template into another folder."""
     if checkpoint.folder.suffix == text.GGUF:
         (folder / CONFIG).write_text(json.dumps(checkpoint.described, indent=2))
-        text.tokenizer(checkpoint.folder).save_pretrained(folder)
+        try:
+            text.tokenizer(checkpoint.folder).save_pretrained(folder)
+        except ValueError as error:
+            warnings.warn(f"written without a tokenizer: {error}", stacklevel=3)
         return
     for name in (CONFIG, *text.FILES):
         if (checkpoint.folder / name).is_file():

@@ -17,6 +17,7 @@ from sake_jax.conversion.checkpoint import (
 )
 from sake_jax.conversion.rules import Entry, expand
 from sake_jax.conversion.source import INDEX_FILE
+from sake_jax.conversion.units import part
 
 SHARD = 2 * 2**30
 """Bytes of one safetensors file, unless a single tensor has more."""
@@ -71,7 +72,5 @@ def _shards(checkpoint: Checkpoint, entries: list[Entry], limit: int) -> Iterato
 
 
 def _tensor(checkpoint: Checkpoint, entry: Entry) -> np.ndarray:
-    index = tuple(slice(at, at + 1) for at in entry.index)
-    read = checkpoint.weights.read(entry.target, index)
-    inner = read.reshape(read.shape[len(entry.index) :])
-    return np.asarray(np.swapaxes(inner, -1, -2) if entry.transposed else inner, order="C")
+    found = part(checkpoint.weights, entry.target, entry.index)
+    return np.asarray(np.swapaxes(found, -1, -2) if entry.transposed else found, order="C")

@@ -29,7 +29,7 @@ def load(path_or_name: str | Path, mesh: Mesh | None = None, dtype: Any = None) 
         float16 is for files only: such weights are loaded as float32.
     """
     rule, remedy = "models do not compute in float16", "load as float32 or bfloat16"
-    require(dtype is None or jnp.dtype(dtype) != jnp.float16, rule, dtype, remedy)
+    require(dtype not in ("float16", jnp.float16), rule, dtype, remedy)
     checkpoint = widened(in_dtype(open_checkpoint(locate(path_or_name)), dtype))
     return LanguageModel(checkpoint.config, parameters(checkpoint, mesh), checkpoint.folder)
 
@@ -50,7 +50,7 @@ def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
 
     def place(path: str, shape: tuple[int, ...]) -> Sharding:
         if mesh is None:
-            return SingleDeviceSharding(jax.local_devices()[0])
+            return SingleDeviceSharding(*jnp.zeros(()).devices())  # also a user's default device
         return sharding(mesh, shape, axes[path])
 
     def array(path: str, leaf: jax.ShapeDtypeStruct) -> jax.Array:

@@ -4,6 +4,9 @@ import dataclasses
 import hashlib
 import json
 import os
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +68,8 @@ class Journal:
         self.path = path
         self.done: dict[str, dict[str, Any]] = {}
         lines = path.read_text().splitlines() if path.is_file() else []
-        if not lines:
+        if not lines or not lines[0].endswith("}"):  # new, or killed while beginning it
+            path.write_text("")
             self._append([job])
             return
         rule = f"{path.parent} holds an unfinished conversion, which must be the same one"
@@ -87,6 +91,40 @@ class Journal:
             file.writelines(json.dumps(line) + "\n" for line in lines)
             file.flush()
             os.fsync(file.fileno())
+
+
+class FileHashes:
+    """Hashes files beside other work: the pages it reads are those that work has just read."""
+
+    def __init__(self, files: Mapping[str, Path]):
+        self._files, self._given_up = files, threading.Event()
+
+    def __enter__(self) -> "FileHashes":
+        self._pool = ThreadPoolExecutor(1)
+        self._future = self._pool.submit(self._all)
+        return self
+
+    def __exit__(self, kind: Any, *details: Any) -> None:
+        if kind is not None:
+            self._given_up.set()  # nobody waits for gigabytes after an error
+        self._pool.shutdown()
+
+    def result(self) -> dict[str, dict[str, Any]]:
+        """Bytes and sha256 of every file."""
+        return self._future.result()
+
+    def _all(self) -> dict[str, dict[str, Any]]:
+        return {
+            name: {"bytes": path.stat().st_size, "sha256": self._one(path)}
+            for name, path in self._files.items()
+        }
+
+    def _one(self, path: Path) -> str:
+        found = hashlib.sha256()
+        with path.open("rb") as file:
+            while (block := file.read(2**22)) and not self._given_up.is_set():
+                found.update(block)
+        return found.hexdigest()
 
 
 def describe(array: np.ndarray) -> dict[str, Any]:

@@ -1,14 +1,17 @@
 """int8 kernels: one scale per output channel, chosen so that its largest weight becomes 127."""
 
+import functools
 from collections.abc import Mapping
 
 import jax
 import numpy as np
 
 from sake_jax.conversion.source import Index
-from sake_jax.conversion.weights import KERNEL, SCALE, Weights, full
+from sake_jax.conversion.weights import KERNEL, SCALE, Weights, full, slice_by_slice
 
 LARGEST = 127
+INPUTS = 2
+"""The summed axis of (layer, outputs, inputs) and of (layer, expert, inputs, outputs)."""
 
 
 def quantize(kernel: np.ndarray, inputs: int) -> tuple[np.ndarray, np.ndarray]:
@@ -42,15 +45,15 @@ class Quantized:
         leaf = self.leaves[target]
         if not self._computed(target, leaf):
             return self.weights.read(target, index)
-        index = full(leaf.shape, index)
-        kernel = target.removesuffix(SCALE) + KERNEL if target.endswith(SCALE) else target
-        shape = self.weights.leaves[kernel].shape
-        inputs = 2  # of (layer, outputs, inputs) and of (layer, expert, inputs, outputs)
+        read = functools.partial(self._layer, target)
+        return slice_by_slice(read, full(leaf.shape, index), leaf.dtype)
+
+    def _layer(self, target: str, index: Index) -> np.ndarray:
+        of_scale = target.endswith(SCALE)
+        kernel = target.removesuffix(SCALE) + KERNEL if of_scale else target
         # A scale belongs to all inputs of a channel, also to those this slice leaves out.
-        rows = list(index) if target == kernel else [*index[:inputs], slice(None), *index[inputs:]]
-        rows[inputs] = slice(0, shape[inputs])
-        values, scale = quantize(self.weights.read(kernel, tuple(rows)), inputs)
-        if target != kernel:
-            return scale
-        keep = tuple(index[a] if a == inputs else slice(None) for a in range(len(shape)))
-        return values[keep]
+        every = slice(0, self.weights.leaves[kernel].shape[INPUTS])
+        rest = index[INPUTS:] if of_scale else index[INPUTS + 1 :]
+        wide = self.weights.read(kernel, (*index[:INPUTS], every, *rest))
+        values, scale = quantize(wide, INPUTS)
+        return scale if of_scale else values[(slice(None),) * INPUTS + (index[INPUTS],)]

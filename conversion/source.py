@@ -49,11 +49,10 @@ class Source(Protocol):
 
 
 class Safetensors:
-    """A folder with model.safetensors, or with shards and their index; or one such file."""
+    """A folder with model.safetensors, or with shards and their index."""
 
-    def __init__(self, path: Path):
-        folder = path if path.is_dir() else path.parent
-        self.files = {name: folder / name for name in _weight_files(path)}
+    def __init__(self, folder: Path):
+        self.files = {name: folder / name for name in _weight_files(folder)}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, np.dtype] = {}
         self._parts: dict[str, Any] = {}
@@ -65,8 +64,7 @@ class Safetensors:
                 require(tensor not in home, rule, (tensor, home.get(tensor), name), remedy)
                 home[tensor] = name
                 self._add(tensor, handle.get_slice(tensor))
-        if path.is_dir():
-            _check_index(folder, home)
+        _check_index(folder, home)
 
     def _add(self, tensor: str, part: Any) -> None:
         kind = part.get_dtype()
@@ -90,21 +88,33 @@ def _open(file: Path) -> Any:
         raise CheckpointError(f"{file} is not {reason} ({error})") from error
 
 
-def _weight_files(path: Path) -> list[str]:
-    """Names of the safetensors files a path stands for, or a reason why there are none."""
-    if path.is_file():
-        rule = "weights must be a .safetensors file"
-        remedy = "pickles can run code and are never opened: convert to safetensors"
-        require(path.suffix == ".safetensors", rule, path.name, remedy)
-        return [path.name]
-    if (path / INDEX_FILE).is_file():
-        index = json.loads((path / INDEX_FILE).read_text())
-        return sorted(set(index["weight_map"].values()))
-    found = sorted(file.name for file in path.glob("*.safetensors"))
-    pickles = [file.name for kind in PICKLES for file in path.glob(kind)]
-    rule = f"{path} must hold model.safetensors, or shards with {INDEX_FILE}"
+def _weight_files(folder: Path) -> list[str]:
+    """Names of a folder's safetensors files, or a reason why there are none."""
+    if (folder / INDEX_FILE).is_file():
+        return sorted(set(_index(folder).values()))
+    found = sorted(file.name for file in folder.glob("*.safetensors"))
+    pickles = [file.name for kind in PICKLES for file in folder.glob(kind)]
+    rule = f"{folder} must hold model.safetensors, or shards with {INDEX_FILE}"
     remedy = "check the path; pickles are never opened, as they can run code: save as safetensors"
     require(len(found) == 1, rule, found + pickles or "no weights", remedy)
+    return found
+
+
+def _index(folder: Path) -> dict[str, str]:
+    """Which shard holds which tensor."""
+    index: Any = read_object(folder / INDEX_FILE).get("weight_map")
+    rule, remedy = f"{INDEX_FILE} must have a weight_map", "download it again"
+    require(isinstance(index, dict) and index, rule, index, remedy)
+    return index
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """A JSON file that holds an object."""
+    try:
+        found = json.loads(file.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} must be JSON, got {error}; download it again.") from error
+    require(isinstance(found, dict), f"{file} must hold an object", found, "download it again")
     return found
 
 
@@ -112,7 +122,7 @@ def _check_index(folder: Path, home: Mapping[str, str]) -> None:
     """The index of shards and the shards themselves must agree on every tensor."""
     if not (folder / INDEX_FILE).is_file():
         return
-    index = json.loads((folder / INDEX_FILE).read_text())["weight_map"]
+    index = _index(folder)
     wrong = sorted(name for name in index.keys() | home.keys() if index.get(name) != home.get(name))
     rule = f"{INDEX_FILE} and the shards must name the same tensors"
     require(not wrong, rule, wrong[:8], "download the checkpoint again")

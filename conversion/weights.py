@@ -4,7 +4,8 @@ Loading, converting, exporting and verifying all read through this one door.
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -37,6 +38,18 @@ def extent(index: Index) -> tuple[int, ...]:
     return tuple(part.stop - part.start for part in index)
 
 
+def slice_by_slice(
+    read: Callable[[Index], np.ndarray], index: Index, dtype: np.dtype
+) -> np.ndarray:
+    """Reads layer by layer into an array of this dtype: a wider copy exists of one layer only."""
+    if len(index) < 3:
+        return read(index).astype(dtype, copy=False)
+    out = np.empty(extent(index), dtype)
+    for at in range(index[0].start, index[0].stop):
+        out[at - index[0].start] = read((slice(at, at + 1), *index[1:]))[0]
+    return out
+
+
 class Mapped:
     """Parameters put together from a checkpoint's tensors by a rule table."""
 
@@ -59,9 +72,9 @@ class Mapped:
         }
 
     def _dtype(self, path: str) -> np.dtype:
-        """As stored; the widest where a stacked parameter's tensors differ."""
+        """As stored; float32 where a stacked parameter's tensors differ."""
         kinds = {self.source.dtypes[entry.source] for entry in self.entries[path]}
-        return max(kinds, key=lambda kind: (kind.itemsize, str(kind)))
+        return kinds.pop() if len(kinds) == 1 else np.dtype(np.float32)
 
     def read(self, target: str, index: Index) -> np.ndarray:
         leaf, entries = self.leaves[target], self.entries[target]
@@ -102,4 +115,8 @@ class Cast:
         return stored if fixed else np.dtype(self.dtype)
 
     def read(self, target: str, index: Index) -> np.ndarray:
-        return self.weights.read(target, index).astype(self.leaves[target].dtype, copy=False)
+        leaf = self.leaves[target]
+        read = functools.partial(self.weights.read, target)
+        if leaf.dtype == self.weights.leaves[target].dtype:
+            return read(index)
+        return slice_by_slice(read, full(leaf.shape, index), leaf.dtype)

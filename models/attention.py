@@ -43,7 +43,8 @@ class Memory(struct.PyTreeNode):
 
 def rotary_angles(positions: Array, frequencies: Array) -> Array:
     """(B, L, head_dim / 2) position times frequency."""
-    return jnp.einsum("bl,f->blf", positions.astype(jnp.float32), precise(frequencies))
+    # A broadcast, not an einsum: matrix units would round positions to bfloat16.
+    return positions.astype(jnp.float32)[:, :, None] * precise(frequencies)[None, None, :]
 
 
 def frequencies(theta: float, head_dim: int) -> Array:

@@ -132,8 +132,6 @@ class ModelConfig:
 
     def __post_init__(self):
         one_of("positions", self.positions, ("columns", "tokens"))
-        for name in ("mask_id", "pad_id", "bos_id", "eos_id"):
-            token, V = getattr(self, name), self.network.V
-            rule = f"{name} must lie inside the vocabulary of {V}"
-            inside = token is None or 0 <= token < V
-            require(inside, rule, token, "check the checkpoint's config.json")
+        inside = self.mask_id is None or 0 <= self.mask_id < self.network.V
+        rule = f"mask_id must lie inside the vocabulary of {self.network.V}"
+        require(inside, rule, self.mask_id, "check the checkpoint's config.json")

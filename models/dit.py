@@ -34,7 +34,7 @@ class NoiseEmbedding(nnx.Module):
 
     def __call__(self, sigma: Array) -> Array:
         waves = jnp.exp(-math.log(10_000) * jnp.arange(WAVES, dtype=jnp.float32) / WAVES)
-        angles = jnp.einsum("b,w->bw", sigma.astype(jnp.float32), waves)
+        angles = sigma.astype(jnp.float32)[:, None] * waves[None, :]
         wave = jnp.concatenate([jnp.cos(angles), jnp.sin(angles)], axis=-1)
         wave = wave.astype(self.first.kernel.dtype)
         return jax.nn.silu(self.second(jax.nn.silu(self.first(wave))))

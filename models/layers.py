@@ -47,7 +47,7 @@ class Linear(nnx.Module):
     def __call__(self, x: Array) -> Array:
         y = product("...i,oi->...o", x, self.kernel[...].astype(x.dtype))
         if hasattr(self, "scale"):
-            y = jnp.einsum("...o,o->...o", y, self.scale[...].astype(y.dtype))
+            y = times(y, self.scale[...])
         y = y.astype(x.dtype)
         return plus(y, self.bias[...]) if hasattr(self, "bias") else y
 

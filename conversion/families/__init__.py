@@ -3,11 +3,12 @@
 from typing import Any
 
 from sake_jax.checks import require
-from sake_jax.conversion.families import dit, dream, gpt2, llada, llada_moe, llama, qwen
+from sake_jax.conversion.families import dit, dream, gpt2, illada, llada, llada_moe, llama, qwen
 from sake_jax.conversion.families.family import Family as Family
 
 FAMILIES: tuple[Family, ...] = (
     llada.FAMILY,
+    illada.FAMILY,
     llada_moe.FAMILY,
     dream.FAMILY,
     *dit.FAMILIES,

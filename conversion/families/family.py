@@ -20,6 +20,9 @@ class Family:
     rules: Callable[[ModelConfig], list[Rule]]
     prefixes: tuple[str, ...] = ("",)
     """What the names of a checkpoint may begin with, before those of the rules."""
+    embedding: str = "model.embed_tokens.weight"
+    head: str = "lm_head.weight"
+    """Names of the two tables; a checkpoint may store a tied head or not."""
     derived: tuple[str, ...] = ()
     """Patterns of tensors that old checkpoints store though they follow from the config."""
 
@@ -64,10 +67,8 @@ def first(ids: Any) -> int | None:
 
 
 def tokens(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The special tokens that transformers' configs name."""
-    pad = config.get("pad_token_id")
-    return {
-        "bos_id": first(config.get("bos_token_id")),
-        "eos_id": first(config.get("eos_token_id")),
-        "pad_id": None if pad == -1 else first(pad),
-    }
+    """The special tokens that configs name; ids outside the vocabulary stand for none."""
+    V = value(config, "embedding_size", "vocab_size")
+    named = {ours: first(config.get(f"{ours}_token_id")) for ours in ("bos", "eos", "pad")}
+    inside = {f"{ours}_id": at for ours, at in named.items() if at is not None and 0 <= at < V}
+    return dict.fromkeys(("bos_id", "eos_id", "pad_id")) | inside

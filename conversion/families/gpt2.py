@@ -38,7 +38,7 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
         fused_qkv=True,
         tied=True,
     )
-    return ModelConfig(family="gpt2", network=network, **tokens(c))
+    return ModelConfig(family="gpt2", network=network, positions="tokens", **tokens(c))
 
 
 NORMS = {"ln_1": "attention_norm", "ln_2": "mlp_norm"}
@@ -73,5 +73,6 @@ FAMILY = Family(
     config,
     rules,
     prefixes=("", "transformer."),
+    embedding="wte.weight",
     derived=(r"h\.\d+\.attn\.(masked_)?bias",),  # the causal triangle
 )

@@ -1,4 +1,4 @@
-"""LLaDA 8B Base, Instruct and 1.5, and iLLaDA: a bidirectional Llama with names of its own."""
+"""LLaDA 8B Base, Instruct and 1.5: a bidirectional Llama with names of its own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ MASK_ID = 126336
 """LLaDA-8B's, for configs that do not name one."""
 
 FIXED = {
-    "activation_type": ("silu", "swiglu"),
+    "activation_type": "silu",
     "alibi": False,
     "attention_layer_norm": False,
     "bias_for_layer_norm": (False, None),
@@ -74,4 +74,12 @@ def rules(c: ModelConfig) -> list[Rule]:
     return table
 
 
-FAMILY = Family("llada", ("LLaDAModelLM",), config, rules, prefixes=("model.transformer.",))
+FAMILY = Family(
+    "llada",
+    ("LLaDAModelLM",),
+    config,
+    rules,
+    prefixes=("model.transformer.",),
+    embedding="wte.weight",
+    head="ff_out.weight",
+)

@@ -18,7 +18,6 @@ FIXED = {
     "hidden_act": "silu",
     "moe_router_enable_expert_bias": (False, None),
     "moe_router_score_function": ("softmax", None),
-    "norm_topk_prob": (None, False),
     "partial_rotary_factor": (1, None),
     "qk_layernorm": True,
     "routed_scaling_factor": (1, None),
@@ -41,6 +40,8 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
         F=value(c, "expert_intermediate_size"),
         experts=value(c, "num_experts"),
         experts_per_token=value(c, "num_experts_per_tok"),
+        normalize_experts=bool(c.get("norm_topk_prob")),
+        eps=c.get("rms_norm_eps", 1e-5),
     )
     mask = c.get("mask_token_id", MASK_ID if network.V > MASK_ID else None)
     return ModelConfig(family="llada_moe", network=network, mask_id=mask, **tokens(c))
@@ -59,4 +60,4 @@ def rules(c: ModelConfig) -> list[Rule]:
     ]
 
 
-FAMILY = Family("llada_moe", ("LLaDAMoEModelLM",), config, rules)
+FAMILY = Family("llada_moe", ("LLaDAMoEModel", "LLaDAMoEModelLM"), config, rules)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sake_jax.checks import require
 from sake_jax.conversion.families.family import Family, expect, tokens, value
 from sake_jax.conversion.rules import Rule
 from sake_jax.models.config import ModelConfig, TransformerConfig
@@ -22,7 +23,9 @@ MLP = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down"}
 def rope_theta(c: Mapping[str, Any]) -> float:
     """The rotary base; transformers 5 keeps it in `rope_parameters`. Scaled forms are refused."""
     scaled = c.get("rope_parameters") or c.get("rope_scaling") or {}
-    expect(scaled, {"rope_type": "default", "type": "default"})
+    rule, remedy = "rotary positions must not be scaled", "this variant is not supported"
+    plain = {key: kind for key, kind in scaled.items() if key != "rope_theta"}
+    require(set(plain.values()) <= {"default"}, rule, dict(scaled), remedy)
     return scaled.get("rope_theta", c.get("rope_theta", 10_000.0))
 
 
@@ -36,12 +39,12 @@ def network(c: Mapping[str, Any], **changes: Any) -> TransformerConfig:
         "H": H,
         "K": c.get("num_key_value_heads") or H,
         "head_dim": c.get("head_dim") or D // H,
-        "F": c.get("intermediate_size"),
         "context": value(c, "max_position_embeddings"),
         "eps": c.get("rms_norm_eps", 1e-6),
         "rope_theta": rope_theta(c),
         "tied": c.get("tie_word_embeddings", False),
     }
+    sizes |= {"F": value(c, "intermediate_size")} if "F" not in changes else {}
     return TransformerConfig(**sizes | changes)
 
 

@@ -26,7 +26,8 @@ from sake_jax.conversion import export as export_checkpoint
 from sake_jax.conversion import verify as verify_checkpoint
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
 from sake_jax.conversion.loader import locate
-from sake_jax.conversion.writer import require_free, units
+from sake_jax.conversion.units import units
+from sake_jax.conversion.writer import require_free
 from sake_jax.models import network
 from sake_jax.sharding import MESH_AXES, shard_shape
 
@@ -42,7 +43,7 @@ def plain_errors() -> Iterator[None]:
     """Errors about the user's input as one message, without a traceback."""
     try:
         yield
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
         raise typer.Exit(1) from error
 

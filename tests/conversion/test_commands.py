@@ -86,9 +86,10 @@ def test_convert_to_int8_halves_the_kernels(tmp_path):
     [
         (["inspect", "./nowhere"], "folder that exists, or a hub name"),
         (["inspect", GOLDENS], "must hold config.json"),
+        (["inspect", GOLDENS / "llada" / "model.safetensors"], "must be a folder or a .gguf file"),
         (["convert", GOLDENS / "llada", GOLDENS / "dream"], "destination must be a new folder"),
         (["convert", GOLDENS / "llada", "new", "--mesh", "rows=2"], "mesh must name axes of"),
-        (["convert", GOLDENS / "llada", "new", "--dtype", "int4"], "dtype"),
+        (["convert", GOLDENS / "llada", "new", "--dtype", "bf16"], "dtype must be one of"),
         (["export", GOLDENS / "llada", GOLDENS], "new or empty folder"),
     ],
 )

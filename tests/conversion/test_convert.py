@@ -113,6 +113,27 @@ def test_int8_logits_are_about_as_good_as_bfloat16(name, golden):
     assert error("int8") < 0.05
 
 
+def test_casts_and_int8_hold_a_wide_copy_of_one_layer_only(monkeypatch):
+    checkpoint = open_checkpoint(GOLDENS / "llada")
+    read, sizes = type(checkpoint.weights).read, []
+
+    def counting(self, target, index):
+        found = read(self, target, index)
+        sizes.append(found.size)
+        return found
+
+    monkeypatch.setattr(type(checkpoint.weights), "read", counting)
+    for dtype in ("bfloat16", "int8"):
+        sj.load(GOLDENS / "llada", dtype=dtype)
+    assert max(sizes) == 288 * 48, "the tables, which have no layers"
+
+
+def test_load_follows_the_default_device():
+    with jax.default_device(jax.devices()[3]):
+        lm = sj.load(GOLDENS / "llada")
+    assert lm.params["norm"]["weight"].devices() == {jax.devices()[3]}
+
+
 def test_int8_kernels_are_within_half_a_step():
     exact = flat(sj.load(GOLDENS / "llada_moe").params)
     made = flat(sj.load(GOLDENS / "llada_moe", dtype="int8").params)
@@ -141,7 +162,7 @@ def killed_after(count):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr("sake_jax.conversion.writer.BATCH", 20_000)
+    monkeypatch.setattr("sake_jax.conversion.units.BATCH", 20_000)
 
 
 def files_of(folder):
@@ -211,6 +232,32 @@ def test_another_job_may_not_go_on_with_it(tmp_path, small_batches):
         convert(GOLDENS / "llada", tmp_path / "ours", dtype="bfloat16")
     with pytest.raises(ValueError, match="must be the same one"):
         convert(copied("llada", tmp_path), tmp_path / "ours")
+
+
+def test_another_converted_source_may_not_go_on_with_it(tmp_path, small_batches):
+    other = with_tensors(copied("llada", tmp_path), lambda ts: {n: t + 1 for n, t in ts.items()})
+    for name, source in (("first", GOLDENS / "llada"), ("second", other)):
+        convert(source, tmp_path / name)
+    with pytest.raises(Killed):
+        convert(tmp_path / "first", tmp_path / "ours", on_unit=killed_after(7))
+    with pytest.raises(ValueError, match="must be the same one"):
+        convert(tmp_path / "second", tmp_path / "ours")
+
+
+def test_other_batches_may_not_go_on_with_it(tmp_path, small_batches, monkeypatch):
+    """They might overlap with what was written just before the kill."""
+    with pytest.raises(Killed):
+        convert(GOLDENS / "llada", tmp_path / "ours", on_unit=killed_after(7))
+    monkeypatch.setattr("sake_jax.conversion.units.BATCH", 30_000)
+    with pytest.raises(ValueError, match="must be the same one"):
+        convert(GOLDENS / "llada", tmp_path / "ours")
+
+
+def test_killed_while_the_journal_began(tmp_path):
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "journal.jsonl").write_text('{"files": {"model.saf')
+    convert(GOLDENS / "llada", tmp_path / "ours", dtype=jnp.bfloat16)
+    assert verify(tmp_path / "ours").ok
 
 
 def test_a_folder_in_use_is_not_written_to(tmp_path):

@@ -108,7 +108,7 @@ def test_a_head_of_its_own_and_factors_of_rope(tmp_path):
     assert source.shapes["lm_head.weight"] == (70, 32)
     assert not source.described["tie_word_embeddings"]
     assert "rope_freqs.weight" not in source.shapes
-    with pytest.raises(ValueError, match=r"rope_type .* got 'llama3'; .* not supported"):
+    with pytest.raises(ValueError, match=r"must not be scaled, .*'llama3'.*; .* not supported"):
         sj.load(written(tmp_path / "b.gguf", **{"rope_freqs.weight": np.zeros(4, np.float32)}))
 
 
@@ -145,4 +145,8 @@ def test_a_gguf_file_converts_with_config_and_tokenizer(tmp_path, golden):
     g, lm = golden("llama/golden.npz"), sj.load(tmp_path / "ours")
     assert verify(tmp_path / "ours", GOLDENS / "llama" / "golden.npz").ok
     assert lm.tokenizer.tokenize("the the") == ["the", "Ġthe"]
+    odd = written(tmp_path / "odd.gguf", pre="tekken")
+    with pytest.warns(UserWarning, match="written without a tokenizer"):
+        convert(odd, tmp_path / "mute")
+    assert verify(tmp_path / "mute").ok
     assert lm.score(g["input_ids"]).shape == g["input_ids"].shape

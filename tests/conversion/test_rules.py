@@ -3,6 +3,7 @@
 import json
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 from checkpoints import FAMILIES, copied, sharded, with_config, with_tensors
@@ -116,6 +117,9 @@ def test_a_config_that_disagrees_with_the_shapes(tmp_path):
         ("llada_moe", {"shared_expert_intermediate_size": 8}),
         ("llada_moe", {"moe_layer_freq": [0, 1]}),
         ("llama", {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1.0}}),
+        ("llama", {"rope_parameters": None, "rope_scaling": {"factor": 2.0}}),
+        ("llada", {"activation_type": "swiglu"}),
+        ("illada", {"layer_norm_eps": 1e-5}),
         ("qwen2", {"use_sliding_window": True}),
         ("gpt2", {"activation_function": "relu"}),
         ("bd3lm", {"adaln": False}),
@@ -159,6 +163,12 @@ def test_damaged_shards_are_refused(tmp_path):
     moved = weight_map | {next(iter(weight_map)): "model-00002-of-00002.safetensors"}
     index.write_text(json.dumps({"weight_map": moved}))
     with pytest.raises(ValueError, match="must name the same tensors"):
+        open_checkpoint(folder)
+    index.write_text("[]")
+    with pytest.raises(ValueError, match="must hold an object"):
+        open_checkpoint(folder)
+    index.write_text("{}")
+    with pytest.raises(ValueError, match="must have a weight_map"):
         open_checkpoint(folder)
     index.write_text(json.dumps({"weight_map": weight_map}))
     (folder / "model-00001-of-00002.safetensors").unlink()
@@ -204,6 +214,39 @@ def test_tensors_that_follow_from_the_config_are_passed_over(tmp_path):
     triangle = {"transformer.h.0.attn.bias": np.zeros((1, 1, 4, 4), np.float32)}
     with_tensors(folder, lambda tensors: tensors | triangle)
     assert "transformer.h.0.attn.bias" in open_checkpoint(folder).source.shapes
+
+
+@pytest.mark.parametrize("name", ["qwen3", "llama", "gpt2", "llada"])
+def test_a_tied_head_may_be_stored_too(name, tmp_path):
+    prefix, known = open_checkpoint(GOLDENS / name).prefix, family(name)
+    head, table = known.head, prefix + known.embedding
+    head = prefix + head if name == "llada" else head  # transformers' heads have no prefix
+    folder = with_config(copied(name, tmp_path), tie_word_embeddings=True, weight_tying=True)
+    with_tensors(folder, lambda tensors: tensors | {head: tensors[table]})
+    assert open_checkpoint(folder).config.network.tied
+    with_tensors(folder, lambda tensors: tensors | {head: tensors[table] + 1})
+    with pytest.raises(ValueError, match=r"must equal .*: the config ties them"):
+        open_checkpoint(folder)
+
+
+def test_special_tokens_outside_the_vocabulary_stand_for_none(tmp_path):
+    folder = with_config(copied("llama", tmp_path), pad_token_id=70, eos_token_id=-1)
+    config = open_checkpoint(folder).config
+    assert (config.pad_id, config.eos_id, config.bos_id) == (None, None, 1)
+
+
+def test_tensors_of_mixed_dtypes_are_read_as_float32(tmp_path):
+    folder = copied("llama", tmp_path)
+    norm = "model.layers.{}.input_layernorm.weight"
+
+    def mixed(tensors):
+        first, second = tensors[norm.format(0)] * 1e6, tensors[norm.format(1)]
+        short = {norm.format(0): first.astype(ml_dtypes.bfloat16)}
+        return tensors | short | {norm.format(1): second.astype(np.float16)}
+
+    weights = open_checkpoint(with_tensors(folder, mixed)).weights
+    assert weights.leaves["blocks.attention_norm.weight"].dtype == np.float32
+    assert np.isfinite(weights.read("blocks.attention_norm.weight", ())).all()
 
 
 def test_gpt2_may_have_no_prefix(tmp_path):

@@ -16,6 +16,7 @@ from sake_jax.models.page import Page, whole
 FAMILIES = (
     "llada",
     "llada_moe",
+    "illada",
     "dream",
     "mdlm",
     "bd3lm",
@@ -44,8 +45,8 @@ def test_masked_families_equal_the_reference(name, models, golden):
     close(lm.hidden(g["input_ids"]), g["last_hidden_nomask"])
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "gpt2"])
-def test_causal_families_equal_transformers(name, models, golden):
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "gpt2", "illada"])
+def test_families_equal_transformers(name, models, golden):
     lm, g = models[name], golden(f"{name}/golden.npz")
     attend = g["attention_mask"]
     close(lm.logits(g["input_ids"], attend), g["logits"], attend)
@@ -61,6 +62,14 @@ def test_score_is_the_log_probability_of_each_next_token(name, models, golden):
     expected[:, 1:] = np.take_along_axis(log_p[:, :-1], g["input_ids"][:, 1:, None], -1)[..., 0]
     expected *= g["attention_mask"]
     np.testing.assert_allclose(lm.score(g["input_ids"], g["attention_mask"]), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_score_does_not_depend_on_padding(name, models):
+    tokens = np.random.default_rng(1).integers(0, 70, (1, 9))
+    padded = np.concatenate([np.zeros((1, 4), int), tokens], axis=1)
+    scores = models[name].score(padded, np.arange(13)[None] >= 4)
+    np.testing.assert_allclose(scores[:, 4:], models[name].score(tokens), atol=2e-5)
 
 
 def test_score_holds_few_logits_but_gives_all(models):

@@ -1,10 +1,11 @@
-"""Makes the goldens of the causal families with transformers. Needs torch; the tests do not.
+"""Makes goldens of causal families, and of iLLaDA, with transformers. Only this needs torch.
 
-    pip install torch transformers && python tests/goldens/make_causal.py
+    pip install torch transformers && python tests/goldens/make_with_transformers.py
 
 Weights are seeded normals, so that nothing that starts at zero or one stays there.
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,8 @@ SIZES = {
 }
 MODELS = {
     "llama": (LlamaForCausalLM, LlamaConfig(**SIZES, tie_word_embeddings=True, rope_theta=1e5)),
+    # iLLaDA is a tied Llama that reads both ways; its own code is not in transformers.
+    "illada": (LlamaForCausalLM, LlamaConfig(**SIZES, tie_word_embeddings=True)),
     "qwen2": (Qwen2ForCausalLM, Qwen2Config(**SIZES, rope_theta=1e6)),
     "qwen3": (Qwen3ForCausalLM, Qwen3Config(**SIZES, head_dim=12, rope_theta=1e6)),
     "gpt2": (
@@ -57,6 +60,12 @@ def deviation(name: str) -> tuple[float, float]:
     return (0.0, 0.1) if name.endswith("bias") else (0.0, 0.3)
 
 
+def both_ways(attend: torch.Tensor) -> torch.Tensor:
+    """An attention mask, to be added, that hides padding and nothing else."""
+    hidden = torch.finfo(torch.float32).min * (1 - attend.float())
+    return hidden[:, None, None, :].expand(-1, 1, attend.shape[1], -1)
+
+
 def main() -> None:
     folder = Path(__file__).parent
     for seed, (name, (kind, config)) in enumerate(MODELS.items()):
@@ -70,8 +79,13 @@ def main() -> None:
             ids = torch.randint(0, config.vocab_size, (2, 17))
             attend = torch.ones_like(ids)
             attend[1, 12:] = 0  # padding on the right, as scored texts have it
-            out = model(ids, attention_mask=attend, output_hidden_states=True)
+            seen = both_ways(attend) if name == "illada" else attend
+            out = model(ids, attention_mask=seen, output_hidden_states=True)
         model.save_pretrained(folder / name)
+        if name == "illada":
+            described = json.loads((folder / name / "config.json").read_text())
+            described |= {"architectures": ["ILLaDAForCausalLM"], "model_type": "illada"}
+            (folder / name / "config.json").write_text(json.dumps(described, indent=2))
         (folder / name / "generation_config.json").unlink(missing_ok=True)
         np.savez_compressed(
             folder / name / "golden.npz",
