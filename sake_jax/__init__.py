@@ -45,8 +45,13 @@ from sake_jax.process import identity_process as identity_process
 from sake_jax.process import uniform as uniform
 from sake_jax.samplers import Sampler as Sampler
 from sake_jax.samplers import blocks as blocks
+from sake_jax.samplers import end_tokens as end_tokens
+from sake_jax.samplers import masked as masked
 from sake_jax.samplers import run as run
+from sake_jax.samplers import run_until as run_until
 from sake_jax.samplers import sampler as sampler
+from sake_jax.samplers import still as still
+from sake_jax.samplers import stream as stream
 from sake_jax.schedules import Schedule as Schedule
 from sake_jax.schedules import cosine as cosine
 from sake_jax.schedules import linear as linear

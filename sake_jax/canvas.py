@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from sake_jax.checks import number, require
+from sake_jax.checks import number, one_of, require
 from sake_jax.core import Canvas
 
 
@@ -16,10 +16,12 @@ def canvas(
     mask_id: int,
     pad_id: int | None = None,
     samples: int = 1,
+    positions: str = "columns",
 ) -> Canvas:
     """Prompts of token ids, padded on the left, with `length` open columns after them.
 
-    Positions count from the left edge of the canvas, padding included, as LLaDA's do.
+    Positions count "columns" from the left edge, padding included, as LLaDA's do, or "tokens"
+    from the first given one, as Dream's do; `lm.config.positions` says which.
 
         >>> canvas([[5, 6], [7]], 3, mask_id=9, pad_id=0).tokens.tolist()
         [[5, 6, 9, 9, 9], [0, 7, 9, 9, 9]]
@@ -40,14 +42,17 @@ def canvas(
         rest = np.full((len(prompts), length), value, prompt_part.dtype)
         return jnp.asarray(np.repeat(np.concatenate([prompt_part, rest], axis=1), samples, axis=0))
 
-    rows = len(prompts) * samples
-    columns = np.arange(longest + length, dtype=np.int32)[None, :]
+    one_of("positions", positions, ("columns", "tokens"))
+    counted = np.tile(np.arange(longest + length, dtype=np.int32), (len(prompts), 1))
+    if positions == "tokens":
+        pads = longest - given.sum(axis=1, keepdims=True)
+        counted = np.where(counted < pads, 1, counted - pads).astype(np.int32)
     return Canvas(
         tokens=complete(tokens, mask_id),
         open=complete(np.zeros_like(given), True),
         prompt=complete(given, False),
         attend=complete(given, True),
-        positions=jnp.asarray(np.repeat(columns, rows, axis=0)),
+        positions=jnp.asarray(np.repeat(counted, samples, axis=0)),
         prompt_id=jnp.asarray(np.repeat(np.arange(len(prompts)), samples)),
         sample_id=jnp.asarray(np.tile(np.arange(samples), len(prompts))),
         start=longest,

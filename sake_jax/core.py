@@ -6,7 +6,7 @@ model is a `Denoiser`. One step and one loop (`sake_jax.samplers`) serve them al
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
@@ -57,6 +57,8 @@ class Canvas(struct.PyTreeNode):
     """(B,) which sample of that prompt a row is, for its random key."""
     mask_id: Leaf = None
     """The id of the mask token, None for processes without one."""
+    cond: Leaf = None
+    """(B,) labels for denoisers that take one."""
     start: int = struct.field(pytree_node=False, default=0)
     """The first generated column."""
     samples: int = struct.field(pytree_node=False, default=1)
@@ -166,6 +168,8 @@ class Context:
     """Takes noise tokens out of the head's logits, before any guidance sees them."""
     affine: bool = True
     record: str = "brief"
+    fold: bool = True
+    """Whether pushes may go in before the head; not where the base logits are needed too."""
     cache: Any = None
     """An empty cache for `read`, where the sampler uses one."""
 
@@ -226,10 +230,25 @@ class Guidance(struct.PyTreeNode):
 class Plan(Protocol):
     """Which columns are read and written at a step, and for which noise levels."""
 
-    steps: int
-    """S, the number of steps of a run."""
+    @property
+    def steps(self) -> int:
+        """S, the number of steps of a run."""
+        ...
+
+    @property
+    def cached(self) -> bool:
+        """Whether reads keep keys, values and features from step to step."""
+        ...
+
+    @property
+    def segments(self) -> Sequence[Any]:
+        """Runs of steps (first, steps, reread) that one loop serves each."""
+        ...
 
     def view(self, canvas: Canvas, step: Array) -> View: ...
+    def after(self, canvas: Canvas, step: Array) -> Array:
+        """The next step that has something to do, for loops that may end early."""
+        ...
 
 
 Reveal = Callable[[Logits, WindowTokens, View, Key], WindowFlags]

@@ -1,27 +1,47 @@
 """Reveal rules: which of a step's draws are written to the canvas.
 
-A rule is a function `(logits, drawn, view, key) -> (B, W) bool`. It may choose any
-position; closed ones are left alone by the step. Rows choose `view.quota` positions each.
+A rule is a function, or a pytree that can be called, `(logits, drawn, view, key) -> (B, W) bool`.
+It may choose any position; closed ones are left alone by the step. Most choose `view.quota`
+positions of each row.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 from jax import Array
 
-from sake_jax.core import View
-from sake_jax.typing import Key, Logits, PerPosition, WindowFlags, WindowTokens
+from sake_jax.checks import number, require
+from sake_jax.core import LOWEST, Reveal, View
+from sake_jax.typing import Key, Logits, Number, PerPosition, WindowFlags, WindowTokens
 
 
 def confidence(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
     """The draws that the distribution finds most likely (LLaDA's low-confidence remasking)."""
-    chances = jax.nn.softmax(logits)
-    return highest(jnp.take_along_axis(chances, drawn[..., None], axis=-1)[..., 0], view)
+    return highest(chance(logits, drawn), view)
+
+
+def margin(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+    """Where the likeliest token leads the second by most (Dream's topk_margin)."""
+    top, _ = jax.lax.top_k(jax.nn.softmax(logits), 2)
+    return highest(top[..., 0] - top[..., 1], view)
+
+
+def entropy(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+    """Where the distribution has least entropy (Dream's entropy)."""
+    return highest(-_entropy(logits), view)
 
 
 def random(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
     """Positions in random order, independent of what was drawn."""
-    keys = key.reshape(-1)
-    return highest(jax.vmap(lambda k: jax.random.uniform(k, (view.width,)))(keys), view)
+    return highest(_uniform(key, view), view)
+
+
+def coin(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+    """Each position by itself with the chance 1 - s/t that its time has come (Dream's origin)."""
+    return _uniform(key, view) < (1 - view.next_time / view.time)[:, None]
 
 
 def everything(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
@@ -29,9 +49,107 @@ def everything(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> Win
     return jnp.ones(drawn.shape, bool)
 
 
+class Threshold(struct.PyTreeNode):
+    """See `threshold`."""
+
+    value: Number
+
+    def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+        sure = chance(logits, drawn)
+        enough = sure >= jnp.asarray(self.value, sure.dtype).reshape(-1, 1)
+        return enough | highest(sure, view.replace(quota=jnp.ones_like(view.quota)))
+
+
+def threshold(value: Number) -> Threshold:
+    """Every draw at least this likely, and always the likeliest (Fast-dLLM's parallel decoding).
+
+    >>> bold = threshold(0.9)
+    """
+    return Threshold(number("threshold", value, at_least=0, at_most=1))
+
+
+class EntropyBound(struct.PyTreeNode):
+    """See `entropy_bound`."""
+
+    bound: Number
+
+    def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+        doubt = jnp.where(_open(view), _entropy(logits), jnp.inf)
+        order = jnp.argsort(doubt, axis=1)
+        ordered = jnp.take_along_axis(doubt, order, axis=1)
+        # The error of drawing them independently is at most the sum of all but the largest.
+        error = jnp.cumsum(jnp.where(jnp.isinf(ordered), 0, ordered), axis=1) - ordered
+        count = jnp.sum(error <= jnp.asarray(self.bound, error.dtype).reshape(-1, 1), axis=1)
+        return highest(-doubt, view.replace(quota=jnp.maximum(count, 1)))
+
+
+def entropy_bound(bound: Number) -> EntropyBound:
+    """As many of the surest positions as keep their joint error below `bound` nats.
+
+    The entropies of the chosen positions, the largest left out, sum to at most `bound`
+    (EB-Sampler, Ben-Hamu et al. 2025). 0 writes one position a step.
+    """
+    return EntropyBound(number("entropy_bound", bound, at_least=0))
+
+
+class Late(struct.PyTreeNode):
+    """See `late`."""
+
+    rule: Any
+    ids: Array
+
+    def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+        return self.rule(logits.at[:, :, self.ids].set(LOWEST), drawn, view, key)
+
+
+def late(rule: Reveal, ids: Sequence[int]) -> Late:
+    """A rule that finds these tokens unlikely, so that they are written last.
+
+    LLaDA's `confidence_eos_eot_inf`: end tokens may be drawn, but do not win early by being
+    easy. (Above temperature 0 its reference does this to the second token only.)
+    """
+    require(len(ids) > 0, "late must name at least one token id", ids, "or leave it out")
+    return Late(as_rule(rule), jnp.asarray(ids, jnp.int32))
+
+
+class Plain(struct.PyTreeNode):
+    """A rule without numbers."""
+
+    function: Reveal = struct.field(pytree_node=False)
+
+    def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+        return self.function(logits, drawn, view, key)
+
+
+def as_rule(rule: Any) -> Any:
+    """A rule as a pytree: plain functions are wrapped, so that jit sees a choice, not a value."""
+    rule_text = "a reveal rule must be a function (logits, drawn, view, key) -> kept"
+    require(callable(rule), rule_text, rule, "see sake_jax.reveal for rules")
+    return rule if isinstance(rule, struct.PyTreeNode) else Plain(rule)
+
+
+def chance(logits: Logits, drawn: WindowTokens) -> PerPosition:
+    """The probability of the drawn tokens."""
+    return jnp.take_along_axis(jax.nn.softmax(logits), drawn[..., None], axis=-1)[..., 0]
+
+
 def highest(scores: PerPosition, view: View) -> WindowFlags:
     """The `view.quota` open positions of highest score; the leftmost among equals."""
-    open_here = view.window(view.open & view.attend)
+    open_here = _open(view)
     order = jnp.argsort(jnp.where(open_here, -scores, jnp.inf), axis=1, stable=True)
     rank: Array = jnp.argsort(order, axis=1)
     return open_here & (rank < view.quota[:, None])
+
+
+def _open(view: View) -> WindowFlags:
+    return view.window(view.open & view.attend)
+
+
+def _entropy(logits: Logits) -> PerPosition:
+    log_p = jax.nn.log_softmax(logits)
+    return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+
+
+def _uniform(key: Key, view: View) -> PerPosition:
+    """One uniform number for each position, from one key for each row."""
+    return jax.vmap(lambda own: jax.random.uniform(own, (view.width,)))(key.reshape(-1))

@@ -44,8 +44,8 @@ def spec(
 
     A dimension that its mesh axis does not divide stays whole, and no mesh axis is used twice.
 
-    >>> spec((10, 8), ("vocab", "embed"), {"tensor": 4, "fsdp": 2})
-    PartitionSpec(None, 'fsdp')
+    >>> tuple(spec((10, 8), ("vocab", "embed"), {"tensor": 4, "fsdp": 2}))
+    (None, 'fsdp')
     """
     used: list[str | None] = []
     for size, name in zip(shape, axes, strict=True):

@@ -34,13 +34,19 @@ class ToyDenoiser(struct.PyTreeNode):
         mixed = embedded + mean[:, None, :]
         if view.cond is not None:
             mixed = mixed + params["label"][view.cond][:, None, :]
-        if cache is not None:
-            mixed = view.window(mixed)
         rows = jnp.tanh(mixed @ params["mix"]) * params["scale"]
-        if cache is not None:
-            rows = jax.lax.dynamic_update_slice_in_dim(cache, rows, view.start, axis=1)
-            return rows, rows
-        return rows, None
+        if cache is None:
+            return rows, None
+        column = jnp.arange(rows.shape[1])
+        end = view.start + (view.reread or view.width)
+        fresh = (column >= view.start) & (column < end)
+        if view.refresh is not None:
+            fresh = fresh | view.refresh
+        rows = jnp.where(fresh[None, :, None], rows, cache)
+        return rows, rows
+
+    def empty_cache(self, params: Params, batch: int, length: int):
+        return jnp.zeros((batch, length, params["mix"].shape[0]), params["mix"].dtype)
 
     def head(self, params: Params, rows):
         return rows @ params["output"].T + params["bias"][None, None, :]

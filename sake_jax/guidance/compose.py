@@ -157,7 +157,7 @@ def last_word(guidance: Chain, guided: Guided, ctx: Context) -> Logits:
 
 def _foldable(guidance: Chain, ctx: Context) -> int:
     """How many leading parts may be added to the features before the head."""
-    if not ctx.affine or ctx.record != "brief":
+    if not ctx.affine or not ctx.fold or ctx.record != "brief":
         return 0
     count = 0
     while count < len(guidance.parts) and guidance.parts[count].folds:

@@ -1,9 +1,15 @@
 """Samplers: one step and one loop for every family of diffusion language models."""
 
 from sake_jax.samplers.drive import run as run
+from sake_jax.samplers.drive import run_until as run_until
 from sake_jax.samplers.drive import start as start
+from sake_jax.samplers.drive import stream as stream
+from sake_jax.samplers.noise import gumbel as gumbel
+from sake_jax.samplers.noise import still as still
 from sake_jax.samplers.plans import blocks as blocks
+from sake_jax.samplers.presets import masked as masked
 from sake_jax.samplers.step import Sampler as Sampler
 from sake_jax.samplers.step import State as State
 from sake_jax.samplers.step import sampler as sampler
 from sake_jax.samplers.step import step as step
+from sake_jax.samplers.stop import end_tokens as end_tokens

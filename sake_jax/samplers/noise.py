@@ -27,6 +27,11 @@ def row_keys(key: Key, canvas: Canvas, step: Array) -> Array:
     return jax.vmap(fold)(canvas.prompt_id, canvas.sample_id)
 
 
+def still(keys: Array, view: View, vocabulary: int) -> Logits:
+    """No noise: the likeliest token is drawn."""
+    return jnp.zeros((keys.shape[0], view.width, vocabulary), jnp.float32)
+
+
 def gumbel(keys: Array, view: View, vocabulary: int) -> Logits:
     """Standard Gumbel noise for every window position and token.
 

@@ -1,11 +1,26 @@
 """Plans: which columns are read and written at which step."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from sake_jax.checks import require
+from sake_jax.checks import number, one_of, require
 from sake_jax.core import Canvas, View
+from sake_jax.typing import Number
+
+PACES = ("even", "truncated")
+CACHES = ("none", "prefix", "dual")
+
+
+class Segment(NamedTuple):
+    """A run of steps that one loop serves: their views have the same shapes."""
+
+    first: int
+    steps: int
+    reread: int = 0
+    """Columns that a read with a cache recomputes, see `View.reread`."""
 
 
 class Blocks(struct.PyTreeNode):
@@ -14,6 +29,10 @@ class Blocks(struct.PyTreeNode):
     blocks: int = struct.field(pytree_node=False)
     width: int = struct.field(pytree_node=False)
     steps_per_block: int = struct.field(pytree_node=False)
+    pace: str = struct.field(pytree_node=False, default="even")
+    cache: str = struct.field(pytree_node=False, default="none")
+    least: Number = 0.0
+    """The noise level after the last step; 0: all noise is gone."""
 
     @property
     def steps(self) -> int:
@@ -23,15 +42,28 @@ class Blocks(struct.PyTreeNode):
     def length(self) -> int:
         return self.blocks * self.width
 
+    @property
+    def cached(self) -> bool:
+        return self.cache != "none"
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """One for all, or one for each block where each rereads another number of columns."""
+        if self.cache != "prefix":
+            return (Segment(0, self.steps),)
+        return tuple(
+            Segment(b * self.steps_per_block, self.steps_per_block, self.length - b * self.width)
+            for b in range(self.blocks)
+        )
+
     def view(self, canvas: Canvas, step: Array) -> View:
         batch, columns = canvas.tokens.shape
         rule = f"the canvas must have {self.length} columns to write, as the plan has"
         require(canvas.start + self.length == columns, rule, columns - canvas.start, "match them")
         block, inner = step // self.steps_per_block, step % self.steps_per_block
-        left = self.steps_per_block - inner
-        start = canvas.start + block * self.width
-        time = left.astype(jnp.float32) / self.steps_per_block
-        next_time = (left - 1).astype(jnp.float32) / self.steps_per_block
+        time, next_time = self._time(inner), self._time(inner + 1)
+        if self.pace == "truncated":
+            next_time = jnp.where(inner + 1 == self.steps_per_block, 0.0, next_time)
         view = View(
             tokens=canvas.tokens,
             open=canvas.open,
@@ -42,22 +74,62 @@ class Blocks(struct.PyTreeNode):
             next_time=jnp.full(batch, next_time),
             progress=jnp.full(batch, step.astype(jnp.float32) / self.steps),
             quota=jnp.zeros(batch, jnp.int32),
-            start=start,
+            start=canvas.start + block * self.width,
+            cond=canvas.cond,
             width=self.width,
             samples=canvas.samples,
             mask_id=canvas.mask_id,
             origin=canvas.start,
+            refresh=inner == 0 if self.cached else None,
         )
         remaining = jnp.sum(view.window(canvas.open & canvas.attend), axis=1)
-        return view.replace(quota=-(-remaining // left))  # so that the last step leaves none
+        if self.pace == "even":  # so that the last step leaves none
+            return view.replace(quota=-(-remaining // (self.steps_per_block - inner)))
+        share = remaining.astype(jnp.float32) * (1 - view.next_time / view.time)
+        return view.replace(quota=share.astype(jnp.int32))
+
+    def after(self, canvas: Canvas, step: Array) -> Array:
+        """The next step that has something to do: a finished block's other steps have not."""
+        block = step // self.steps_per_block
+        start = canvas.start + block * self.width
+        column = jnp.arange(canvas.tokens.shape[1])[None, :]
+        inside = (column >= start) & (column < start + self.width)
+        left = jnp.any(canvas.open & canvas.attend & inside)
+        return jnp.where(left, step + 1, (block + 1) * self.steps_per_block)
+
+    def _time(self, inner: Array) -> Array:
+        done = inner.astype(jnp.float32) / self.steps_per_block
+        return 1 - (1 - jnp.asarray(self.least, jnp.float32)) * done
 
 
-def blocks(length: int, steps: int, block: int | None = None) -> Blocks:
-    """Writes `length` columns in `steps` steps, `block` columns at a time (all by default)."""
+def blocks(
+    length: int,
+    steps: int,
+    block: int | None = None,
+    *,
+    pace: str = "even",
+    cache: str = "none",
+    least: Number = 0.0,
+) -> Blocks:
+    """Writes `length` columns in `steps` steps, `block` columns at a time (all by default).
+
+    Args:
+      length: columns to write.
+      steps: in all, the same number for each block.
+      block: columns of a block; must divide `length`.
+      pace: "even" writes ⌈open / steps left⌉ columns a step; "truncated" is Dream's reference,
+        ⌊open (1 - s/t)⌋ and the rest at the last step.
+      cache: "none"; "prefix" recomputes the block and what follows, "dual" the block alone
+        (Fast-dLLM). Both read everything at the first step of a block.
+      least: the noise level after the last step.
+    """
     block = length if block is None else block
     rule = "length must be a multiple of block"
     require(block > 0 and length % block == 0, rule, (length, block), "pick a divisor of length")
     count = length // block
     rule = f"steps must be a multiple of the {count} blocks and at least one for each"
     require(steps >= count and steps % count == 0, rule, steps, f"use {count * -(-steps // count)}")
-    return Blocks(count, block, steps // count)
+    one_of("pace", pace, PACES)
+    one_of("cache", cache, CACHES)
+    least = number("least", least, at_least=0, at_most=0.999)
+    return Blocks(count, block, steps // count, pace, cache, least)

@@ -25,11 +25,13 @@ from sake_jax.core import (
 from sake_jax.guidance.compose import Chain, Guided, When, chain, guide, identity, last_word
 from sake_jax.guidance.entropy import entropy, kl
 from sake_jax.process import Identity
-from sake_jax.reveal import confidence, everything
+from sake_jax.reveal import as_rule, everything
+from sake_jax.reveal import confidence as most_confident
 from sake_jax.samplers.noise import Noise, gumbel, row_keys
 from sake_jax.samplers.plans import Blocks
 from sake_jax.typing import Key, Logits, Params
 
+CONFIDENCES = ("guided", "base", "drawn")
 SHOWN = 5
 """How many candidates record="full" keeps for each position."""
 
@@ -43,8 +45,10 @@ class Sampler(struct.PyTreeNode):
     draw: Chain
     """Shapes what is drawn, but not the logits the reveal rule sees."""
     plan: Plan
-    reveal: Reveal = struct.field(pytree_node=False)
+    reveal: Any
     noise: Noise = struct.field(pytree_node=False)
+    confidence: str = struct.field(pytree_node=False, default="guided")
+    """Which logits the reveal rule sees."""
     record: str = struct.field(pytree_node=False, default="brief")
 
 
@@ -57,6 +61,7 @@ def sampler(
     process: Process | None = None,
     reveal: Reveal | None = None,
     noise: Noise = gumbel,
+    confidence: str = "guided",
     record: str = "brief",
 ) -> Sampler:
     """Puts a sampler together.
@@ -67,19 +72,26 @@ def sampler(
       guidance: changes the distribution, and the reveal rule sees it.
       draw: changes what is drawn only: temperature and filters, usually.
       process: how noise is undone; `identity_process()` by default.
-      reveal: which draws are kept; a function of `sake_jax.reveal` or your own. By default
+      reveal: which draws are kept; a rule of `sake_jax.reveal` or your own. By default
         `confidence`, or `everything` for a process that decides by itself.
+      confidence: which logits the reveal rule sees: "guided"; "base", before guidance; "drawn",
+        after `draw`, as Dream's reference has it (at low temperatures its order is then
+        left to right).
       noise: where Gumbel noise comes from; replace it to replay recorded noise.
       record: "brief"; "signal" for telemetry that needs base and guided logits, "full"
         for the likeliest candidates and the kernel's weights at every position too.
     """
     one_of("record", record, RECORDS)
+    one_of("confidence", confidence, CONFIDENCES)
     _check_denoiser(denoiser)
     process = process or Identity()
     draw = chain(identity(), *([draw] if draw else []))
     rule = "draw must only shape logits (temperature, filters)"
     require(_only_shapes(draw), rule, draw, "put other guidances in guidance=")
-    if isinstance(plan, Blocks) and not process.decides:
+    if plan.cached:
+        rule, remedy = "a plan with a cache needs denoiser.empty_cache", "use cache='none'"
+        require(hasattr(denoiser, "empty_cache"), rule, denoiser, remedy)
+    if isinstance(plan, Blocks) and plan.pace == "even" and not process.decides:
         rule = f"steps must be at most length ({plan.length}): a step writes a token or more"
         require(plan.steps <= plan.length, rule, plan.steps, "lower steps")
     return Sampler(
@@ -88,8 +100,9 @@ def sampler(
         guidance=chain(identity(), *([guidance] if guidance else [])),
         draw=draw,
         plan=plan,
-        reveal=reveal or (everything if process.decides else confidence),
+        reveal=as_rule(reveal or (everything if process.decides else most_confident)),
         noise=noise,
+        confidence=confidence,
         record=record,
     )
 
@@ -126,8 +139,7 @@ def context(sampler: Sampler, params: Params, view: View, features, cache) -> Co
     """What the guidances see; `features` are zeros before the first step."""
 
     def log_q(logits: Logits) -> Logits:
-        shaped, _ = sampler.draw.apply(logits, None, sampler.draw.init(ctx), ctx)
-        return sampler.process.log_q(shaped, view)
+        return sampler.process.log_q(shaped(sampler, logits, ctx), view)
 
     ctx = Context(
         view=view,
@@ -139,17 +151,23 @@ def context(sampler: Sampler, params: Params, view: View, features, cache) -> Co
         clean=lambda logits: sampler.process.clean(logits, view),
         affine=sampler.denoiser.affine,
         record=sampler.record,
+        fold=sampler.confidence != "base",
         cache=cache,
     )
     return ctx
 
 
+def shaped(sampler: Sampler, logits: Logits, ctx: Context) -> Logits:
+    """Logits after `draw`."""
+    return sampler.draw.apply(logits, None, sampler.draw.init(ctx), ctx)[0]
+
+
 def step(
-    sampler: Sampler, params: Params, key: Key, state: State, index: jax.Array
+    sampler: Sampler, params: Params, key: Key, state: State, index: jax.Array, reread: int = 0
 ) -> tuple[State, Info]:
     """One denoising step; `key` is the run's key, each step and row folds its own from it."""
     canvas = state.canvas
-    view = sampler.plan.view(canvas, index)
+    view = sampler.plan.view(canvas, index).replace(reread=reread)
     features, cache = sampler.denoiser.read(params, view, state.cache)
     ctx = context(sampler, params, view, features, None)
     guided = guide(sampler.guidance, state.guidance, ctx)
@@ -157,12 +175,19 @@ def step(
     keys = jax.vmap(jax.random.split)(row_keys(key, canvas, index))
     draw_key, reveal_key = keys[:, 0], keys[:, 1]
     drawn = jnp.argmax(log_q + sampler.noise(draw_key, view, log_q.shape[-1]), axis=-1)
-    kept = ctx.open & sampler.reveal(guided.logits, drawn, view, reveal_key)
+    kept = ctx.open & sampler.reveal(_seen(sampler, guided, ctx), drawn, view, reveal_key)
     if view.mask_id is not None:
         kept = kept & (drawn != view.mask_id)  # noise that stays noise
     closed = jnp.zeros_like(kept) if sampler.process.revises else kept
     canvas = _write(canvas, view, drawn, kept, closed)
     return State(canvas, cache, guided.state), _info(guided, drawn, kept, ctx)
+
+
+def _seen(sampler: Sampler, guided: Guided, ctx: Context) -> Logits:
+    """What the reveal rule judges by."""
+    if sampler.confidence == "base":
+        return guided.base
+    return shaped(sampler, guided.logits, ctx) if sampler.confidence == "drawn" else guided.logits
 
 
 def _write(canvas: Canvas, view: View, drawn, kept, closed) -> Canvas:

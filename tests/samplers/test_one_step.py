@@ -120,7 +120,7 @@ def test_eight_devices_draw_what_one_draws():
 @pytest.mark.parametrize("process", [sj.absorbing(), sj.uniform(0.01)])
 def test_processes_that_decide_themselves(process):
     chosen = sampler(process=process)
-    assert chosen.reveal is sj.reveal.everything
+    assert chosen.reveal == sj.reveal.Plain(sj.reveal.everything)
     done, info, tokens = sj.run(chosen, PARAMS, KEY, canvas(), trajectory=True)
     assert tokens.shape == (12, 6, 15)
     if process.revises:

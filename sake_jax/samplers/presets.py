@@ -1,0 +1,79 @@
+"""Samplers by the names of what they reproduce."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sake_jax.checks import one_of, require
+from sake_jax.core import Guidance, Reveal
+from sake_jax.guidance.compose import chain
+from sake_jax.guidance.shaping import forbid
+from sake_jax.models import LanguageModel
+from sake_jax.reveal import confidence as most_confident
+from sake_jax.reveal import late
+from sake_jax.samplers.noise import Noise, gumbel
+from sake_jax.samplers.plans import blocks
+from sake_jax.samplers.step import Sampler, sampler
+from sake_jax.typing import Number
+
+ENDS = ("free", "late", "never")
+
+
+def masked(
+    lm: LanguageModel | Any,
+    *,
+    length: int,
+    steps: int | None = None,
+    block: int | None = None,
+    guidance: Guidance | None = None,
+    draw: Guidance | None = None,
+    reveal: Reveal = most_confident,
+    confidence: str = "guided",
+    cache: str = "none",
+    ends: str = "free",
+    end_ids: Sequence[int] | None = None,
+    pace: str = "even",
+    least: Number = 0.0,
+    noise: Noise = gumbel,
+    record: str = "brief",
+) -> Sampler:
+    """Masked decoding as LLaDA, LLaDA-MoE and Dream do it, semi-autoregressive by blocks.
+
+    Args:
+      lm: a loaded model, or a denoiser.
+      length: columns to write.
+      steps: one for each column by default.
+      block: columns of a block; all of them by default.
+      guidance: changes the distribution: SAKE, classifier-free, filters.
+      draw: changes the draw only, usually `temperature`; 0 is greedy.
+      reveal: the order: `reveal.confidence`, `random`, `margin`, `entropy`, `coin`,
+        `threshold(...)` or `entropy_bound(...)` for several at once with `run_until`.
+      confidence: what the order judges by: "guided", "base" or "drawn".
+      cache: "none", "prefix" or "dual"; see `blocks`.
+      ends: "free"; "late" lets end tokens win last (LLaDA's confidence_eos_eot_inf), "never"
+        forbids them (its logits_eos_inf).
+      end_ids: the end tokens that `ends` is about; the model's own by default.
+      pace: "even", or "truncated" as in Dream's reference.
+      least: the noise level after the last step (Dream's eps).
+      noise: where Gumbel noise comes from; `still` for none.
+      record: see `sampler`.
+    """
+    one_of("ends", ends, ENDS)
+    if ends != "free":
+        own = lm.config.eos_id if isinstance(lm, LanguageModel) else None
+        end_ids = end_ids if end_ids is not None else [own] if own is not None else []
+        rule, remedy = f"ends={ends!r} needs end tokens", "pass end_ids="
+        require(len(end_ids) > 0, rule, end_ids, remedy)
+        if ends == "late":
+            reveal = late(reveal, end_ids)
+        else:
+            guidance = chain(forbid(end_ids), *([guidance] if guidance else []))
+    return sampler(
+        lm.denoiser if isinstance(lm, LanguageModel) else lm,
+        blocks(length, steps or length, block, pace=pace, cache=cache, least=least),
+        guidance=guidance,
+        draw=draw,
+        reveal=reveal,
+        confidence=confidence,
+        noise=noise,
+        record=record,
+    )
