@@ -42,9 +42,12 @@ from sake_jax.guidance import without_prompt as without_prompt
 from sake_jax.models import LanguageModel as LanguageModel
 from sake_jax.process import absorbing as absorbing
 from sake_jax.process import identity_process as identity_process
+from sake_jax.process import remasking as remasking
 from sake_jax.process import uniform as uniform
 from sake_jax.samplers import Sampler as Sampler
+from sake_jax.samplers import ancestral as ancestral
 from sake_jax.samplers import blocks as blocks
+from sake_jax.samplers import descent as descent
 from sake_jax.samplers import end_tokens as end_tokens
 from sake_jax.samplers import masked as masked
 from sake_jax.samplers import run as run

@@ -85,6 +85,8 @@ class View(struct.PyTreeNode):
     cond: Any = None
     """A label or embedding the denoiser is conditioned on, if any."""
     mask_id: Leaf = None
+    greedy: Leaf = None
+    """() whether this step draws without noise; None: it does not."""
     refresh: Leaf = None
     """() whether a read with a cache recomputes every column; None: never."""
     width: int = struct.field(pytree_node=False, default=0)

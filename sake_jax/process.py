@@ -72,6 +72,44 @@ class Uniform(struct.PyTreeNode):
         return jax.nn.log_softmax(_safe_log(joint))
 
 
+class Remasking(struct.PyTreeNode):
+    """Masked diffusion in which written tokens may be masked again (ReMDM)."""
+
+    revises: ClassVar[bool] = True
+    decides: ClassVar[bool] = True
+    share: Number
+    cap: Number
+
+    def clean(self, logits: Logits, view: View) -> Logits:
+        return jnp.where(_is_mask(logits, view), LOWEST, logits)
+
+    def log_q(self, logits: Logits, view: View) -> Logits:
+        t, s = view.time[:, None, None], view.next_time[:, None, None]
+        alpha_t = 1 - t
+        most = jnp.where(alpha_t > 0, jnp.minimum(1, s / jnp.maximum(alpha_t, 1e-37)), 1)
+        again = jnp.minimum(jnp.asarray(self.cap, t.dtype), jnp.asarray(self.share, t.dtype) * most)
+        is_mask = _is_mask(logits, view)
+        stay = (s - again * alpha_t) / t
+        fresh = jnp.where(is_mask, _safe_log(stay), jax.nn.log_softmax(self.clean(logits, view)))
+        fresh = jnp.where(is_mask, fresh, fresh + _safe_log(1 - stay))
+        tokens = view.window(view.tokens)[..., None]
+        own = jnp.arange(logits.shape[-1])[None, None, :] == tokens
+        kept = jnp.where(own, _safe_log(1 - again), jnp.where(is_mask, _safe_log(again), LOWEST))
+        return jnp.where(tokens == view.mask_id, fresh, kept)
+
+
+def remasking(share: Number = 1.0, cap: Number = 1.0) -> Remasking:
+    """Absorbing diffusion with second thoughts (ReMDM, Wang et al. 2025).
+
+    From t to s a written token is masked again with the chance σ = min(cap, share · σ_max),
+    σ_max = min(1, (1 - α_s) / α_t), and masked ones are drawn a little more often, so that the
+    marginals stay those of masked diffusion. `share` is the paper's "rescale", `cap` its "cap";
+    share = 0 is `absorbing()`.
+    """
+    share = number("share", share, at_least=0, at_most=1)
+    return Remasking(share, number("cap", cap, at_least=0, at_most=1))
+
+
 def identity_process() -> Identity:
     """Draws clean tokens directly."""
     return Identity()

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from sake_jax.core import Canvas, Info
-from sake_jax.samplers.step import Sampler, State, context, step
+from sake_jax.samplers.step import Kept, Sampler, State, context, step
 from sake_jax.samplers.stop import Stop
 from sake_jax.typing import Key, Params
 
@@ -22,8 +22,11 @@ def start(sampler: Sampler, params: Params, canvas: Canvas, cache: Any = None) -
     if cache is None and sampler.plan.cached:
         cache = sampler.denoiser.empty_cache(params, *canvas.tokens.shape)
     view = sampler.plan.view(canvas, jnp.int32(0))
-    features, _ = jax.eval_shape(sampler.denoiser.read, params, view, cache)
-    ctx = context(sampler, params, view, jnp.zeros(features.shape, features.dtype), cache)
+    shape, _ = jax.eval_shape(sampler.denoiser.read, params, view, cache)
+    features = jnp.zeros(shape.shape, shape.dtype)
+    ctx = context(sampler, params, view, features, cache)
+    if sampler.reuse:
+        cache = Kept(features, jnp.bool_(True))
     return State(canvas, cache, sampler.guidance.init(ctx))
 
 

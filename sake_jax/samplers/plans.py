@@ -1,6 +1,6 @@
 """Plans: which columns are read and written at which step."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from flax import struct
@@ -12,6 +12,39 @@ from sake_jax.typing import Number
 
 PACES = ("even", "truncated")
 CACHES = ("none", "prefix", "dual")
+FINALS = ("argmax", "draw", "none")
+
+
+def view_of(
+    canvas: Canvas, start: Array, width: int, time: Array, next_time: Array, progress: Array
+) -> View:
+    """A window of a canvas at a noise level; its quota is all that is open there."""
+    batch = canvas.tokens.shape[0]
+    view = View(
+        tokens=canvas.tokens,
+        open=canvas.open,
+        prompt=canvas.prompt,
+        attend=canvas.attend,
+        positions=canvas.positions,
+        time=jnp.full(batch, time),
+        next_time=jnp.full(batch, next_time),
+        progress=jnp.full(batch, progress),
+        quota=jnp.zeros(batch, jnp.int32),
+        start=jnp.asarray(start, jnp.int32),
+        cond=canvas.cond,
+        width=width,
+        samples=canvas.samples,
+        mask_id=canvas.mask_id,
+        origin=canvas.start,
+    )
+    return view.replace(quota=jnp.sum(view.window(canvas.open & canvas.attend), axis=1))
+
+
+def check_length(canvas: Canvas, length: int) -> None:
+    """Refuses a canvas that does not have the columns a plan writes."""
+    there = canvas.tokens.shape[1] - canvas.start
+    rule = f"the canvas must have {length} columns to write, as the plan has"
+    require(there == length, rule, there, "match them")
 
 
 class Segment(NamedTuple):
@@ -57,35 +90,17 @@ class Blocks(struct.PyTreeNode):
         )
 
     def view(self, canvas: Canvas, step: Array) -> View:
-        batch, columns = canvas.tokens.shape
-        rule = f"the canvas must have {self.length} columns to write, as the plan has"
-        require(canvas.start + self.length == columns, rule, columns - canvas.start, "match them")
+        check_length(canvas, self.length)
         block, inner = step // self.steps_per_block, step % self.steps_per_block
         time, next_time = self._time(inner), self._time(inner + 1)
         if self.pace == "truncated":
             next_time = jnp.where(inner + 1 == self.steps_per_block, 0.0, next_time)
-        view = View(
-            tokens=canvas.tokens,
-            open=canvas.open,
-            prompt=canvas.prompt,
-            attend=canvas.attend,
-            positions=canvas.positions,
-            time=jnp.full(batch, time),
-            next_time=jnp.full(batch, next_time),
-            progress=jnp.full(batch, step.astype(jnp.float32) / self.steps),
-            quota=jnp.zeros(batch, jnp.int32),
-            start=canvas.start + block * self.width,
-            cond=canvas.cond,
-            width=self.width,
-            samples=canvas.samples,
-            mask_id=canvas.mask_id,
-            origin=canvas.start,
-            refresh=inner == 0 if self.cached else None,
-        )
-        remaining = jnp.sum(view.window(canvas.open & canvas.attend), axis=1)
+        start, progress = canvas.start + block * self.width, step.astype(jnp.float32) / self.steps
+        view = view_of(canvas, start, self.width, time, next_time, progress)
+        view = view.replace(refresh=inner == 0 if self.cached else None)
         if self.pace == "even":  # so that the last step leaves none
-            return view.replace(quota=-(-remaining // (self.steps_per_block - inner)))
-        share = remaining.astype(jnp.float32) * (1 - view.next_time / view.time)
+            return view.replace(quota=-(-view.quota // (self.steps_per_block - inner)))
+        share = view.quota.astype(jnp.float32) * (1 - view.next_time / view.time)
         return view.replace(quota=share.astype(jnp.int32))
 
     def after(self, canvas: Canvas, step: Array) -> Array:
@@ -133,3 +148,52 @@ def blocks(
     one_of("cache", cache, CACHES)
     least = number("least", least, at_least=0, at_most=0.999)
     return Blocks(count, block, steps // count, pace, cache, least)
+
+
+class Descent(struct.PyTreeNode):
+    """All columns together, from t = 1 down in even steps of time, then what noise is left."""
+
+    width: int = struct.field(pytree_node=False)
+    moves: int = struct.field(pytree_node=False)
+    final: str = struct.field(pytree_node=False, default="argmax")
+    least: Number = 1e-5
+
+    cached: ClassVar[bool] = False
+
+    @property
+    def steps(self) -> int:
+        return self.moves + (self.final != "none")
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return (Segment(0, self.steps),)
+
+    def view(self, canvas: Canvas, step: Array) -> View:
+        check_length(canvas, self.width)
+        span = 1 - jnp.asarray(self.least, jnp.float32)
+        time = 1 - span * (step.astype(jnp.float32) / self.moves)
+        last = step == self.moves
+        next_time = jnp.where(last, 0.0, time - span / self.moves)
+        progress = step.astype(jnp.float32) / self.steps
+        view = view_of(canvas, jnp.int32(canvas.start), self.width, time, next_time, progress)
+        return view.replace(greedy=last) if self.final == "argmax" else view
+
+    def after(self, canvas: Canvas, step: Array) -> Array:
+        left = jnp.any(canvas.open & canvas.attend)
+        return jnp.where(left, step + 1, self.steps)
+
+
+def descent(length: int, steps: int, *, final: str = "argmax", least: Number = 1e-5) -> Descent:
+    """Ancestral sampling's timetable, as MDLM's: `steps` from t = 1 to `least`.
+
+    Args:
+      length: columns to write, all at once.
+      steps: of equal length in time; more than `length` is fine.
+      final: a last step for what is still noise: "argmax" takes the likeliest tokens, "draw"
+        draws them, "none" leaves it.
+      least: the noise level before that step.
+    """
+    one_of("final", final, FINALS)
+    require(length > 0, "length must be at least 1", length, "raise it")
+    require(steps > 0, "steps must be at least 1", steps, "raise it")
+    return Descent(length, steps, final, number("least", least, above=0, at_most=0.999))

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from sake_jax.checks import one_of, require
-from sake_jax.core import Guidance, Reveal
+from sake_jax.core import Guidance, Process, Reveal
 from sake_jax.guidance.compose import chain
 from sake_jax.guidance.shaping import forbid
 from sake_jax.models import LanguageModel
+from sake_jax.process import absorbing, uniform
 from sake_jax.reveal import confidence as most_confident
 from sake_jax.reveal import late
 from sake_jax.samplers.noise import Noise, gumbel
-from sake_jax.samplers.plans import blocks
+from sake_jax.samplers.plans import blocks, descent
 from sake_jax.samplers.step import Sampler, sampler
 from sake_jax.typing import Number
 
@@ -74,6 +75,54 @@ def masked(
         draw=draw,
         reveal=reveal,
         confidence=confidence,
+        noise=noise,
+        record=record,
+    )
+
+
+def ancestral(
+    lm: LanguageModel | Any,
+    *,
+    length: int,
+    steps: int,
+    guidance: Guidance | None = None,
+    draw: Guidance | None = None,
+    process: Process | None = None,
+    final: str | None = None,
+    least: Number = 1e-5,
+    reuse: bool | None = None,
+    noise: Noise = gumbel,
+    record: str = "brief",
+) -> Sampler:
+    """Ancestral sampling as MDLM and UDLM do it: every position by itself, by its own chance.
+
+    Args:
+      lm: a loaded model, or a denoiser.
+      length: columns to write.
+      steps: of equal length in time. MDLM's ddpm, ddpm_cache and analytic updates draw from one
+        and the same distribution; they differ in `reuse` and `final`.
+      guidance: changes the distribution.
+      draw: changes the draw only.
+      process: `absorbing()` for models with a mask token, `uniform()` for others, by default;
+        `remasking(...)` lets written tokens be drawn again (ReMDM).
+      final: what is done about the noise that is left: "argmax" (ddpm), "draw" (analytic) or
+        "none"; by default "argmax" with a mask token, else "none".
+      least: the noise level before that.
+      reuse: does not read a canvas again that a step left unchanged (ddpm_cache); by default
+        wherever the model does not look at the time.
+      noise: where Gumbel noise comes from.
+      record: see `sampler`.
+    """
+    known = isinstance(lm, LanguageModel)
+    has_mask = not known or lm.config.mask_id is not None
+    timed = known and lm.config.network.time_conditioning
+    return sampler(
+        lm.denoiser if known else lm,
+        descent(length, steps, final=final or ("argmax" if has_mask else "none"), least=least),
+        guidance=guidance,
+        draw=draw,
+        process=process or (absorbing() if has_mask else uniform()),
+        reuse=not timed if reuse is None else reuse,
         noise=noise,
         record=record,
     )

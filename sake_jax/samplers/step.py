@@ -49,6 +49,8 @@ class Sampler(struct.PyTreeNode):
     noise: Noise = struct.field(pytree_node=False)
     confidence: str = struct.field(pytree_node=False, default="guided")
     """Which logits the reveal rule sees."""
+    reuse: bool = struct.field(pytree_node=False, default=False)
+    """Whether a canvas that did not change is not read again."""
     record: str = struct.field(pytree_node=False, default="brief")
 
 
@@ -62,6 +64,7 @@ def sampler(
     reveal: Reveal | None = None,
     noise: Noise = gumbel,
     confidence: str = "guided",
+    reuse: bool = False,
     record: str = "brief",
 ) -> Sampler:
     """Puts a sampler together.
@@ -77,6 +80,8 @@ def sampler(
       confidence: which logits the reveal rule sees: "guided"; "base", before guidance; "drawn",
         after `draw`, as Dream's reference has it (at low temperatures its order is then
         left to right).
+      reuse: does not read a canvas again that the last step left as it was. For plans without
+        a cache, and denoisers that do not look at the time.
       noise: where Gumbel noise comes from; replace it to replay recorded noise.
       record: "brief"; "signal" for telemetry that needs base and guided logits, "full"
         for the likeliest candidates and the kernel's weights at every position too.
@@ -88,6 +93,13 @@ def sampler(
     draw = chain(identity(), *([draw] if draw else []))
     rule = "draw must only shape logits (temperature, filters)"
     require(_only_shapes(draw), rule, draw, "put other guidances in guidance=")
+    if reuse:
+        config = getattr(denoiser, "config", None)
+        timed = getattr(config, "time_conditioning", False)
+        rule, remedy = "reuse needs a denoiser that does not look at the time", "leave it out"
+        require(not timed, rule, config, remedy)
+        rule = "reuse is for plans without a cache"
+        require(not plan.cached, rule, plan, "leave one of them out")
     if plan.cached:
         rule, remedy = "a plan with a cache needs denoiser.empty_cache", "use cache='none'"
         require(hasattr(denoiser, "empty_cache"), rule, denoiser, remedy)
@@ -103,6 +115,7 @@ def sampler(
         reveal=as_rule(reveal or (everything if process.decides else most_confident)),
         noise=noise,
         confidence=confidence,
+        reuse=reuse,
         record=record,
     )
 
@@ -125,6 +138,13 @@ def _only_shapes(guidance: Guidance) -> bool:
         return _only_shapes(guidance.inner)
     kind = type(guidance)
     return kind.push is Guidance.push and kind.posterior is Guidance.posterior
+
+
+class Kept(struct.PyTreeNode):
+    """Features of the last read, and whether the canvas has changed since."""
+
+    features: Any
+    stale: Any
 
 
 class State(struct.PyTreeNode):
@@ -168,19 +188,32 @@ def step(
     """One denoising step; `key` is the run's key, each step and row folds its own from it."""
     canvas = state.canvas
     view = sampler.plan.view(canvas, index).replace(reread=reread)
-    features, cache = sampler.denoiser.read(params, view, state.cache)
+    features, cache = read(sampler, params, view, state.cache)
     ctx = context(sampler, params, view, features, None)
     guided = guide(sampler.guidance, state.guidance, ctx)
     log_q = last_word(sampler.guidance, guided, ctx)
     keys = jax.vmap(jax.random.split)(row_keys(key, canvas, index))
     draw_key, reveal_key = keys[:, 0], keys[:, 1]
-    drawn = jnp.argmax(log_q + sampler.noise(draw_key, view, log_q.shape[-1]), axis=-1)
+    noise = sampler.noise(draw_key, view, log_q.shape[-1])
+    if view.greedy is not None:
+        noise = jnp.where(view.greedy, 0, noise)
+    drawn = jnp.argmax(log_q + noise, axis=-1)
     kept = ctx.open & sampler.reveal(_seen(sampler, guided, ctx), drawn, view, reveal_key)
-    if view.mask_id is not None:
+    if view.mask_id is not None and not sampler.process.revises:
         kept = kept & (drawn != view.mask_id)  # noise that stays noise
     closed = jnp.zeros_like(kept) if sampler.process.revises else kept
     canvas = _write(canvas, view, drawn, kept, closed)
+    if sampler.reuse:
+        cache = Kept(features, jnp.any(canvas.tokens != view.tokens))
     return State(canvas, cache, guided.state), _info(guided, drawn, kept, ctx)
+
+
+def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any, Any]:
+    """The denoiser's features; with `reuse` only where the canvas has changed since the last."""
+    if not sampler.reuse:
+        return sampler.denoiser.read(params, view, cache)
+    fresh = lambda: sampler.denoiser.read(params, view, None)[0]  # noqa: E731
+    return jax.lax.cond(cache.stale, fresh, lambda: cache.features), cache
 
 
 def _seen(sampler: Sampler, guided: Guided, ctx: Context) -> Logits:
