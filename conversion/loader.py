@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, Sharding, SingleDeviceSharding
+from jax.sharding import Mesh
 
 from sake_jax import text
 from sake_jax.checks import require
@@ -48,15 +48,12 @@ def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
     axes = network.axes(checkpoint.config.network)
     weights = checkpoint.weights
 
-    def place(path: str, shape: tuple[int, ...]) -> Sharding:
-        if mesh is None:
-            return SingleDeviceSharding(*jnp.zeros(()).devices())  # also a user's default device
-        return sharding(mesh, shape, axes[path])
-
     def array(path: str, leaf: jax.ShapeDtypeStruct) -> jax.Array:
+        if mesh is None:  # on the default device, but free to move
+            return jnp.asarray(weights.read(path, ()))
         return jax.make_array_from_callback(
             leaf.shape,
-            place(path, leaf.shape),
+            sharding(mesh, leaf.shape, axes[path]),
             lambda index: weights.read(path, index or ()),
             dtype=leaf.dtype,
         )

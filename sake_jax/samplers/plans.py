@@ -1,6 +1,6 @@
 """Plans: which columns are read and written at which step."""
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from flax import struct
@@ -158,11 +158,13 @@ class Descent(struct.PyTreeNode):
     final: str = struct.field(pytree_node=False, default="argmax")
     least: Number = 1e-5
 
-    cached: ClassVar[bool] = False
-
     @property
     def steps(self) -> int:
         return self.moves + (self.final != "none")
+
+    @property
+    def cached(self) -> bool:
+        return False
 
     @property
     def segments(self) -> tuple[Segment, ...]:
