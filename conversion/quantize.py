@@ -7,8 +7,9 @@ import jax
 import numpy as np
 
 from sake_jax.conversion.source import Index
-from sake_jax.conversion.weights import KERNEL, SCALE, Weights, full, slice_by_slice
+from sake_jax.conversion.weights import Weights, full, slice_by_slice
 
+KERNEL, SCALE = "kernel", "scale"
 LARGEST = 127
 INPUTS = 2
 """The summed axis of (layer, outputs, inputs) and of (layer, expert, inputs, outputs)."""

@@ -4,6 +4,7 @@ A rule is one-to-one. `{layer}` and `{expert}` in its source count along the lea
 its target. What is left over on either side is an error that names it.
 """
 
+import collections
 import dataclasses
 import itertools
 import re
@@ -73,8 +74,8 @@ def check(
     problems += _listed("in the checkpoint but not in the model", stored.keys() - wanted.keys())
     filled = {entry.target for entry in entries}
     problems += _listed("parameters that nothing fills", leaves.keys() - filled)
-    repeated = [name for name in wanted if sum(e.source == name for e in entries) > 1]
-    problems += _listed("named by two rules", repeated) if len(entries) > len(wanted) else []
+    times = collections.Counter(entry.source for entry in entries)
+    problems += _listed("named by two rules", [name for name, n in times.items() if n > 1])
     wrong = [
         f"{name}: expected {entry.shape}, got {stored[name]}{_hint(entry.shape, stored[name])}"
         for name, entry in wanted.items()

@@ -14,8 +14,6 @@ import numpy as np
 from sake_jax.conversion.rules import Entry, check
 from sake_jax.conversion.source import Index, Source
 
-KERNEL, SCALE = "kernel", "scale"
-
 
 @runtime_checkable
 class Weights(Protocol):

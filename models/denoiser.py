@@ -65,7 +65,7 @@ class NetworkDenoiser(struct.PyTreeNode):
             cond=view.cond if self.config.classes else None,
         )
         if cache is None:
-            return self._align(network.apply(self.config, params, page, whole(page)).features), None
+            return self.align(network.apply(self.config, params, page, whole(page)).features), None
         columns = page.tokens.shape[1]
         # A shifted network predicts the window's first token one column earlier.
         width = min((view.reread or view.width) + self.shifted, columns)
@@ -80,7 +80,7 @@ class NetworkDenoiser(struct.PyTreeNode):
         cache = (
             some(cache) if view.refresh is None else jax.lax.cond(view.refresh, all_, some, cache)
         )
-        return self._align(cache.features), cache
+        return self.align(cache.features), cache
 
     def head(self, params: Params, rows: Rows) -> Logits:
         """Logits of any rows."""
@@ -107,7 +107,8 @@ class NetworkDenoiser(struct.PyTreeNode):
         features = jax.lax.dynamic_update_slice_in_dim(cache.features, rows, work.start, axis=1)
         return Cache(output.memory, features)
 
-    def _align(self, features: Features) -> Features:
+    def align(self, features: Features) -> Features:
+        """Rows moved to the token they predict, where the network's are one early."""
         if not self.shifted:
             return features
         return jnp.concatenate([features[:, :1], features[:, :-1]], axis=1)

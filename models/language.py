@@ -146,8 +146,7 @@ def _score(denoiser: NetworkDenoiser, params: Params, page: Page) -> Array:
     features = network.apply(denoiser.config, params, page, whole(page)).features
     batch, columns, _ = features.shape
     pad = -columns % CHUNK
-    aligned = jnp.concatenate([features[:, :1], features[:, :-1]], axis=1)
-    aligned = jnp.pad(aligned, ((0, 0), (0, pad), (0, 0)))
+    aligned = jnp.pad(denoiser.align(features), ((0, 0), (0, pad), (0, 0)))
     targets = jnp.pad(page.tokens, ((0, 0), (0, pad)))
 
     def chunk(part):

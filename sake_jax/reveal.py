@@ -15,6 +15,7 @@ from jax import Array
 
 from sake_jax.checks import number, require
 from sake_jax.core import LOWEST, Reveal, View
+from sake_jax.guidance.entropy import entropy as entropy_of
 from sake_jax.typing import Key, Logits, Number, PerPosition, WindowFlags, WindowTokens
 
 
@@ -31,7 +32,7 @@ def margin(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowF
 
 def entropy(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
     """Where the distribution has least entropy (Dream's entropy)."""
-    return highest(-_entropy(logits), view)
+    return highest(-entropy_of(logits), view)
 
 
 def random(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
@@ -74,7 +75,7 @@ class EntropyBound(struct.PyTreeNode):
     bound: Number
 
     def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
-        doubt = jnp.where(_open(view), _entropy(logits), jnp.inf)
+        doubt = jnp.where(_open(view), entropy_of(logits), jnp.inf)
         order = jnp.argsort(doubt, axis=1)
         ordered = jnp.take_along_axis(doubt, order, axis=1)
         # The error of drawing them independently is at most the sum of all but the largest.
@@ -143,11 +144,6 @@ def highest(scores: PerPosition, view: View) -> WindowFlags:
 
 def _open(view: View) -> WindowFlags:
     return view.window(view.open & view.attend)
-
-
-def _entropy(logits: Logits) -> PerPosition:
-    log_p = jax.nn.log_softmax(logits)
-    return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
 
 
 def _uniform(key: Key, view: View) -> PerPosition:

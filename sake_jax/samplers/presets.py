@@ -19,6 +19,11 @@ from sake_jax.typing import Number
 ENDS = ("free", "late", "never")
 
 
+def denoiser_of(lm: Any) -> Any:
+    """A loaded model's denoiser, or the denoiser itself."""
+    return lm.denoiser if isinstance(lm, LanguageModel) else lm
+
+
 def masked(
     lm: LanguageModel | Any,
     *,
@@ -69,7 +74,7 @@ def masked(
         else:
             guidance = chain(forbid(end_ids), *([guidance] if guidance else []))
     return sampler(
-        lm.denoiser if isinstance(lm, LanguageModel) else lm,
+        denoiser_of(lm),
         blocks(length, steps or length, block, pace=pace, cache=cache, least=least),
         guidance=guidance,
         draw=draw,
@@ -117,7 +122,7 @@ def ancestral(
     has_mask = not known or lm.config.mask_id is not None
     timed = known and lm.config.network.time_conditioning
     return sampler(
-        lm.denoiser if known else lm,
+        denoiser_of(lm),
         descent(length, steps, final=final or ("argmax" if has_mask else "none"), least=least),
         guidance=guidance,
         draw=draw,

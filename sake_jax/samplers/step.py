@@ -25,7 +25,7 @@ from sake_jax.core import (
 from sake_jax.guidance.compose import Chain, Guided, When, chain, guide, identity, last_word
 from sake_jax.guidance.entropy import entropy, kl
 from sake_jax.process import Identity
-from sake_jax.reveal import as_rule, everything
+from sake_jax.reveal import as_rule, chance, everything
 from sake_jax.reveal import confidence as most_confident
 from sake_jax.samplers.noise import Noise, gumbel, row_keys
 from sake_jax.samplers.plans import Blocks
@@ -234,11 +234,9 @@ def _write(canvas: Canvas, view: View, drawn, kept, closed) -> Canvas:
 
 
 def _info(guided: Guided, drawn, kept, ctx: Context) -> Info:
-    chances = jax.nn.softmax(guided.logits)
-    chance = jnp.take_along_axis(chances, drawn[..., None], axis=-1)[..., 0]
     info = Info(
         entropy=mean_over(entropy(guided.logits), ctx.open),
-        confidence=mean_over(chance, kept),
+        confidence=mean_over(chance(guided.logits, drawn), kept),
         revealed=jnp.sum(kept, axis=1),
         finite=jnp.all(jnp.isfinite(guided.logits), axis=(1, 2)),
     )
