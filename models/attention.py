@@ -12,24 +12,33 @@ from sake_jax.typing import Leaf
 
 
 class Sight(struct.PyTreeNode):
-    """Where the T rows in work stand among the L columns, and what they may look at."""
+    """Where the T rows in work stand among the columns, and which P of those are looked at."""
 
     angles: Leaf
-    """(B, L, head_dim / 2) rotary angles of all columns; None without rotary positions."""
+    """(B, P, head_dim / 2) rotary angles of the columns; None without rotary positions."""
     allowed: Leaf
-    """(B, T, L) which columns each row may look at."""
+    """(B, T, P) which columns each row may look at."""
     start: Leaf
     """() the column of the first row in work."""
+    first: Leaf
+    """() the first of the P columns."""
 
 
 class Memory(struct.PyTreeNode):
     """Keys, before rotary, and values of all layers and columns: (N, B, L, K, head_dim).
 
-    Without rotary, so that a window may slide: positions are applied when keys are used.
+    Without rotary: positions are applied when keys are used.
     """
 
     keys: Leaf
     values: Leaf
+
+    def read(self, layer: Array, first: Array, columns: int) -> tuple[Array, Array]:
+        """One layer's keys and values of some columns."""
+        _, batch, _, heads, width = self.keys.shape
+        at, size = (layer, 0, first, 0, 0), (1, batch, columns, heads, width)
+        part = jax.lax.dynamic_slice
+        return part(self.keys, at, size)[0], part(self.values, at, size)[0]
 
     def write(self, layer: Array, start: Array, keys: Array, values: Array) -> "Memory":
         """One layer's rows in work, in place of what stood there."""
@@ -96,9 +105,11 @@ class Attention(nnx.Module):
         q, k, v = self.project(x)
         if memory is not None:
             memory = memory.write(layer, sight.start, k, v)
-            k, v = memory.keys[layer].astype(q.dtype), memory.values[layer].astype(q.dtype)
+            kept = memory.read(layer, sight.first, sight.allowed.shape[-1])
+            k, v = (part.astype(q.dtype) for part in kept)
         if sight.angles is not None:
-            own = jax.lax.dynamic_slice_in_dim(sight.angles, sight.start, x.shape[1], axis=1)
+            at = sight.start - sight.first
+            own = jax.lax.dynamic_slice_in_dim(sight.angles, at, x.shape[1], axis=1)
             q, k = rotate(q, own), rotate(k, sight.angles)
         # JAX's own code promotes bfloat16, which a user's strict mode would refuse.
         with jax.numpy_dtype_promotion("standard"):

@@ -1,5 +1,6 @@
 """A network as the samplers see it: a `sake_jax.core.Denoiser`."""
 
+import functools
 from typing import Any, ClassVar
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
+from sake_jax.checks import require
 from sake_jax.core import Tables, View, product
 from sake_jax.models import network
 from sake_jax.models.attention import Memory
@@ -32,12 +34,6 @@ class Cache(struct.PyTreeNode):
     """(B, L, D) the last features of all columns, so that guidance sees the whole canvas while
     only the window is recomputed. Not shifted."""
 
-    def slide(self, columns: int) -> "Cache":
-        """Moves everything to the left; what comes in on the right is written before it is read."""
-        shift = lambda kept, axis: jnp.roll(kept, -columns, axis)  # noqa: E731
-        memory = Memory(shift(self.memory.keys, 2), shift(self.memory.values, 2))
-        return Cache(memory, shift(self.features, 1))
-
 
 class NetworkDenoiser(struct.PyTreeNode):
     """Reads a canvas with one of our networks."""
@@ -54,9 +50,13 @@ class NetworkDenoiser(struct.PyTreeNode):
         """Features of all columns, aligned with the token they predict.
 
         Without a cache everything is computed. With one, all columns when `view.refresh` says
-        so, else the window (or `view.reread` columns from its start); the others keep their
-        keys, values and features.
+        so, else the window (or `view.reread` columns from its start, or as many before it too
+        when `view.lookback` says so); the others keep their keys, values and features.
         """
+        size = self.config.block_size
+        rule = f"block diffusion must start at a multiple of its block of {size} columns"
+        fits = not size or view.origin % size == 0
+        require(fits, rule, view.origin, f"make the canvas with align={size}")
         page = Page(
             tokens=view.tokens,
             positions=view.positions,
@@ -68,18 +68,26 @@ class NetworkDenoiser(struct.PyTreeNode):
             return self.align(network.apply(self.config, params, page, whole(page)).features), None
         columns = page.tokens.shape[1]
         # A shifted network predicts the window's first token one column earlier.
-        width = min((view.reread or view.width) + self.shifted, columns)
-        start = jnp.clip(view.start - int(self.shifted), 0, columns - width)
+        ahead, back = view.reread or view.width, int(self.shifted)
 
-        def some(cache: Cache) -> Cache:
+        def some(back: int, cache: Cache) -> Cache:
+            width = min(back + ahead, columns)
+            start = jnp.clip(view.start - back, 0, columns - width)
             return self._update(params, page, Work(start, cache.memory, width), cache)
 
         def all_(cache: Cache) -> Cache:
             return self._update(params, page, whole(page, cache.memory), cache)
 
-        cache = (
-            some(cache) if view.refresh is None else jax.lax.cond(view.refresh, all_, some, cache)
-        )
+        # From the least to the most; the last one asked for is done.
+        ways = [functools.partial(some, back)]
+        way = jnp.int32(0)
+        if view.lookback is not None:
+            ways.append(functools.partial(some, back + view.width))
+            way = jnp.where(view.lookback, 1, way)
+        if view.refresh is not None:
+            ways.append(all_)
+            way = jnp.where(view.refresh, len(ways) - 1, way)
+        cache = jax.lax.switch(way, ways, cache)
         return self.align(cache.features), cache
 
     def head(self, params: Params, rows: Rows) -> Logits:

@@ -100,8 +100,13 @@ class DiT(nnx.Module):
             work = work.replace(width=2 * work.width)
         x = self.input(work.rows(page.tokens))
         cond = self.condition(page, x.dtype)
-        angles = rotary_angles(page.positions, jax.lax.stop_gradient(self.frequencies[...]))
-        sight = Sight(angles, allowed(page, work, c.block_size), work.start)
+        first, count = seen(c, work, page.tokens.shape[1])
+        here = jax.tree.map(
+            lambda part: jax.lax.dynamic_slice_in_dim(part, first, count, axis=1),
+            (page.positions, page.attend),
+        )
+        angles = rotary_angles(here[0], jax.lax.stop_gradient(self.frequencies[...]))
+        sight = Sight(angles, allowed(c, page, work, *here), work.start, first)
         x, memory = through(self.blocks, x, sight, work, cond)
         if beside:
             x = jnp.split(x, 2, axis=1)[0]
@@ -116,24 +121,35 @@ def side_by_side(page: Page) -> Page:
     return page.replace(tokens=tokens, positions=twice(page.positions), attend=twice(page.attend))
 
 
-def allowed(page: Page, work: Work, block_size: int) -> Array:
-    """(B, T, L) which columns each row in work sees.
+def seen(c: DiTConfig, work: Work, columns: int) -> tuple[Array, int]:
+    """The first column that the rows in work look at, and how many they look at.
 
-    In block diffusion a column sees its own block and the blocks before it. In the training
-    form, noisy columns see their own noisy block and the clean blocks before it; clean columns
-    see clean ones only.
+    Those of a few blocks look no further back than the context, so that the cost of a block
+    does not grow with the text before it.
     """
-    batch, columns = page.tokens.shape
-    seen = jnp.broadcast_to(page.attend[:, None, :], (batch, work.width, columns))
-    if not block_size:
-        return seen
-    block = page.positions // block_size
-    own, other = work.rows(block)[:, :, None], block[:, None, :]
+    few = c.block_size and work.memory is not None and work.width <= 2 * c.block_size
+    count = min(columns, c.context + c.block_size) if few else columns
+    return jnp.clip(work.start + work.width - count, 0, columns - count), count
+
+
+def allowed(c: DiTConfig, page: Page, work: Work, positions: Array, attend: Array) -> Array:
+    """(B, T, P) which of P columns, at these positions, each row in work sees.
+
+    In block diffusion a column sees its own block and the blocks before it, as far back as the
+    context goes. In the training form, noisy columns see their own noisy block and the clean
+    blocks before it; clean columns see clean ones only.
+    """
+    batch, columns = positions.shape
+    visible = jnp.broadcast_to(attend[:, None, :], (batch, work.width, columns))
+    if not c.block_size:
+        return visible
+    own = work.rows(page.positions)[:, :, None] // c.block_size
+    other = positions[:, None, :] // c.block_size
     if page.clean is None:
-        return seen & (other <= own)
+        return visible & (other <= own) & (own - other < c.context // c.block_size)
     clean = jnp.arange(columns) >= columns // 2
     own_clean, other_clean = clean[None, :, None], clean[None, None, :]
     among_clean = own_clean & other_clean & (other <= own)
     among_noisy = ~own_clean & ~other_clean & (other == own)
     earlier = ~own_clean & other_clean & (other < own)
-    return seen & (among_clean | among_noisy | earlier)
+    return visible & (among_clean | among_noisy | earlier)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class LanguageModel:
         require(
             self.config.network.causal, "score needs a causal model", self.config.family, remedy
         )
-        return _score(self.denoiser, self.params, self._page(tokens, attend))
+        return _score(self.denoiser, self.params, self.page(tokens, attend))
 
     def positions(self, attend: Flags) -> Tokens:
         """(B, L) positions as the family counts them; see `ModelConfig.positions`."""
@@ -79,8 +80,16 @@ class LanguageModel:
         counted = jnp.cumsum(attend, axis=1, dtype=jnp.int32) - 1
         return jnp.where(attend, counted, 1)
 
+    def page(self, tokens, attend=None) -> Page:
+        """What the network reads: (B, L) token ids, checked, at the family's positions."""
+        tokens = self._tokens("tokens", tokens)
+        attend = jnp.ones(tokens.shape, bool) if attend is None else jnp.asarray(attend, bool)
+        rule = f"attend must have the tokens' shape {tokens.shape}"
+        require(attend.shape == tokens.shape, rule, attend.shape, "one flag per token")
+        return Page(tokens, self.positions(attend), attend)
+
     def _output(self, tokens, attend, sigma, cond, clean) -> Output:
-        page = self._page(tokens, attend)
+        page = self.page(tokens, attend)
         c = self.config.network
         if sigma is not None:
             rule, remedy = "sigma is for networks conditioned on noise", "leave it out"
@@ -103,13 +112,6 @@ class LanguageModel:
             page = page.replace(clean=clean)
         return _apply(c, self.params, page)
 
-    def _page(self, tokens, attend) -> Page:
-        tokens = self._tokens("tokens", tokens)
-        attend = jnp.ones(tokens.shape, bool) if attend is None else jnp.asarray(attend, bool)
-        rule = f"attend must have the tokens' shape {tokens.shape}"
-        require(attend.shape == tokens.shape, rule, attend.shape, "one flag per token")
-        return Page(tokens, self.positions(attend), attend)
-
     def _tokens(self, name: str, tokens) -> Tokens:
         tokens = jnp.asarray(tokens)
         whole_numbers = jnp.issubdtype(tokens.dtype, jnp.integer) and tokens.ndim == 2
@@ -122,6 +124,23 @@ class LanguageModel:
         )
         require(tokens.shape[1] <= self.config.network.context, rule, tokens.shape, "shorten them")
         return tokens.astype(jnp.int32)
+
+
+def in_chunks(function: Callable[..., Array], *columns: Array) -> Array:
+    """(B, L) `function(*columns)` of arrays (B, L, ...), for a few columns at a time.
+
+    For functions that look at one column at a time but hold its logits: a vocabulary of 126,000
+    would fill the memory otherwise.
+    """
+    batch, length = columns[0].shape[:2]
+    width = min(CHUNK, length)
+
+    def split(x: Array) -> Array:
+        x = jnp.pad(x, ((0, 0), (0, -length % width)) + ((0, 0),) * (x.ndim - 2))
+        return jnp.moveaxis(x.reshape(batch, -1, width, *x.shape[2:]), 1, 0)
+
+    parts = jax.lax.map(lambda part: function(*part), tuple(map(split, columns)))
+    return jnp.moveaxis(parts, 0, 1).reshape(batch, -1)[:, :length]
 
 
 def _inside(ids, count: int) -> bool:
@@ -144,18 +163,11 @@ def _head(denoiser: NetworkDenoiser, params: Params, features: Features) -> Arra
 @jax.jit
 def _score(denoiser: NetworkDenoiser, params: Params, page: Page) -> Array:
     features = network.apply(denoiser.config, params, page, whole(page)).features
-    batch, columns, _ = features.shape
-    pad = -columns % CHUNK
-    aligned = jnp.pad(denoiser.align(features), ((0, 0), (0, pad), (0, 0)))
-    targets = jnp.pad(page.tokens, ((0, 0), (0, pad)))
 
-    def chunk(part):
-        rows, ids = part
-        log_p = jax.nn.log_softmax(denoiser.head(params, rows))
-        return jnp.take_along_axis(log_p, ids[..., None], axis=-1)[..., 0]
+    def log_p(rows, ids):
+        chances = jax.nn.log_softmax(denoiser.head(params, rows))
+        return jnp.take_along_axis(chances, ids[..., None], axis=-1)[..., 0]
 
-    split = lambda x: jnp.moveaxis(x.reshape(batch, -1, CHUNK, *x.shape[2:]), 1, 0)  # noqa: E731
-    scores = jax.lax.map(chunk, (split(aligned), split(targets)))
-    scores = jnp.moveaxis(scores, 0, 1).reshape(batch, -1)[:, :columns]
+    scores = in_chunks(log_p, denoiser.align(features), page.tokens)
     before = jnp.pad(page.attend[:, :-1], ((0, 0), (1, 0)))
     return jnp.where(page.attend & before, scores, 0.0)

@@ -59,7 +59,7 @@ class Transformer(nnx.Module):
             x = x + self.places(work.rows(page.positions))
         else:
             angles = rotary_angles(page.positions, frequencies(c.rope_theta, c.head_dim))
-        sight = Sight(angles, self._allowed(page, work), work.start)
+        sight = Sight(angles, self._allowed(page, work), work.start, jnp.int32(0))
         x, memory = through(self.blocks, x, sight, work)
         features = self.norm(x)
         return Output(features, features, memory)

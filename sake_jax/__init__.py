@@ -46,6 +46,7 @@ from sake_jax.process import remasking as remasking
 from sake_jax.process import uniform as uniform
 from sake_jax.samplers import Sampler as Sampler
 from sake_jax.samplers import ancestral as ancestral
+from sake_jax.samplers import block as block
 from sake_jax.samplers import blocks as blocks
 from sake_jax.samplers import descent as descent
 from sake_jax.samplers import end_tokens as end_tokens

@@ -13,49 +13,84 @@ def canvas(
     prompts: Sequence[Sequence[int]],
     length: int,
     *,
-    mask_id: int,
+    mask_id: int | None,
     pad_id: int | None = None,
     samples: int = 1,
     positions: str = "columns",
+    align: int = 1,
+    infill: bool = False,
+    room: int = 0,
 ) -> Canvas:
-    """Prompts of token ids, padded on the left, with `length` open columns after them.
-
-    Positions count "columns" from the left edge, padding included, as LLaDA's do, or "tokens"
-    from the first given one, as Dream's do; `lm.config.positions` says which.
+    """Prompts of token ids, padded on the left, with `length` columns to write after them.
 
         >>> canvas([[5, 6], [7]], 3, mask_id=9, pad_id=0).tokens.tolist()
         [[5, 6, 9, 9, 9], [0, 7, 9, 9, 9]]
+
+    Args:
+      prompts: token ids, [] for an empty prompt.
+      length: columns to write, or all columns for `infill`.
+      mask_id: the token that stands for noise; None for models without one.
+      pad_id: what padding holds; nobody looks at it.
+      samples: rows for each prompt.
+      positions: count "columns" from the left edge, padding included, as LLaDA's do, or "tokens"
+        from the first given one, as Dream's do; `lm.config.positions` says which.
+      align: for block diffusion, its block. Prompts begin and the columns to write begin at
+        multiples of it; the rest of a prompt that fills no block stands in the first one.
+      infill: writes the mask tokens inside the prompts, wherever they are, and nothing else.
+      room: columns for prompts, if more than the longest needs: then other prompts fit the same
+        compiled program.
     """
     number("length", length, at_least=1)
     number("samples", samples, at_least=1)
-    require(
-        len(prompts) > 0, "prompts must hold at least one prompt", prompts, "an empty one is []"
-    )
-    longest = max(len(prompt) for prompt in prompts)
-    given = np.zeros((len(prompts), longest), bool)
-    tokens = np.full((len(prompts), longest), mask_id if pad_id is None else pad_id, np.int32)
-    for row, prompt in enumerate(prompts):
-        tokens[row, longest - len(prompt) :] = np.asarray(prompt, np.int32)
-        given[row, longest - len(prompt) :] = True
-
-    def complete(prompt_part: np.ndarray, value) -> jnp.ndarray:
-        rest = np.full((len(prompts), length), value, prompt_part.dtype)
-        return jnp.asarray(np.repeat(np.concatenate([prompt_part, rest], axis=1), samples, axis=0))
-
+    number("align", align, at_least=1)
     one_of("positions", positions, ("columns", "tokens"))
-    counted = np.tile(np.arange(longest + length, dtype=np.int32), (len(prompts), 1))
+    rule = "prompts must hold at least one prompt"
+    require(len(prompts) > 0, rule, prompts, "an empty one is []")
+    prompts = [np.asarray(prompt, np.int32).reshape(-1) for prompt in prompts]
+    _check(prompts, length, mask_id, infill)
+
+    before = [0 if infill else len(prompt) // align * align for prompt in prompts]
+    start = 0 if infill else max(*before, -(-room // align) * align, 0)
+    filler = 0 if mask_id is None else mask_id
+    shape = (len(prompts), start + length)
+    tokens = np.full(shape, filler, np.int32)
+    tokens[:, :start] = filler if pad_id is None else pad_id
+    given, attend = np.zeros(shape, bool), np.zeros(shape, bool)
+    attend[:, start:] = True
+    for row, prompt in enumerate(prompts):
+        at = length - len(prompt) if infill else start - before[row]
+        tokens[row, at : at + len(prompt)] = prompt
+        given[row, at : at + len(prompt)] = prompt != mask_id if infill else True
+        attend[row, :at] = False
+        attend[row, at:] = True
+
+    counted = np.tile(np.arange(shape[1], dtype=np.int32), (len(prompts), 1))
     if positions == "tokens":
-        pads = longest - given.sum(axis=1, keepdims=True)
+        pads = shape[1] - attend.sum(axis=1, keepdims=True)
         counted = np.where(counted < pads, 1, counted - pads).astype(np.int32)
+    rows = lambda part: jnp.asarray(np.repeat(part, samples, axis=0))  # noqa: E731
     return Canvas(
-        tokens=complete(tokens, mask_id),
-        open=complete(np.zeros_like(given), True),
-        prompt=complete(given, False),
-        attend=complete(given, True),
-        positions=jnp.asarray(np.repeat(counted, samples, axis=0)),
-        prompt_id=jnp.asarray(np.repeat(np.arange(len(prompts)), samples)),
+        tokens=rows(tokens),
+        open=rows(attend & ~given),
+        prompt=rows(given),
+        attend=rows(attend),
+        positions=rows(counted),
+        prompt_id=rows(np.arange(len(prompts))),
         sample_id=jnp.asarray(np.tile(np.arange(samples), len(prompts))),
-        start=longest,
+        start=start,
         samples=samples,
-        mask_id=jnp.int32(mask_id),
+        mask_id=None if mask_id is None else jnp.int32(mask_id),
     )
+
+
+def _check(prompts: Sequence[np.ndarray], length: int, mask_id: int | None, infill: bool) -> None:
+    for index, prompt in enumerate(prompts):
+        holes = int(np.sum(prompt == mask_id)) if mask_id is not None else 0
+        if infill:
+            rule = f"prompt {index} must have mask tokens to fill in"
+            require(holes > 0, rule, f"none of token {mask_id}", "put some where text is missing")
+            rule = f"prompt {index} must fit into length, {length} columns"
+            require(len(prompt) <= length, rule, len(prompt), "raise length, or cut the prompt")
+        else:
+            rule = f"prompt {index} must have no mask tokens (id {mask_id})"
+            require(holes == 0, rule, holes, "pass infill=True to have them written")

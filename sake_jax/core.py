@@ -59,6 +59,9 @@ class Canvas(struct.PyTreeNode):
     """The id of the mask token, None for processes without one."""
     cond: Leaf = None
     """(B,) labels for denoisers that take one."""
+    log_p: Leaf = None
+    """(B, L) log-probability of each token under the guided distribution it was written from;
+    None before a run."""
     start: int = struct.field(pytree_node=False, default=0)
     """The first generated column."""
     samples: int = struct.field(pytree_node=False, default=1)
@@ -89,6 +92,9 @@ class View(struct.PyTreeNode):
     """() whether this step draws without noise; None: it does not."""
     refresh: Leaf = None
     """() whether a read with a cache recomputes every column; None: never."""
+    lookback: Leaf = None
+    """() whether a read with a cache recomputes as many columns before the window too; None:
+    never."""
     width: int = struct.field(pytree_node=False, default=0)
     """W, the columns of the window."""
     reread: int = struct.field(pytree_node=False, default=0)

@@ -21,12 +21,13 @@ class Identity(struct.PyTreeNode):
 
     revises: ClassVar[bool] = False
     decides: ClassVar[bool] = False
+    draws_mask: bool = struct.field(pytree_node=False, default=True)
 
     def clean(self, logits: Logits, view: View) -> Logits:
-        return logits
+        return logits if self.draws_mask else jnp.where(_is_mask(logits, view), LOWEST, logits)
 
     def log_q(self, logits: Logits, view: View) -> Logits:
-        return logits
+        return self.clean(logits, view)
 
 
 class Absorbing(struct.PyTreeNode):
@@ -110,9 +111,13 @@ def remasking(share: Number = 1.0, cap: Number = 1.0) -> Remasking:
     return Remasking(share, number("cap", cap, at_least=0, at_most=1))
 
 
-def identity_process() -> Identity:
-    """Draws clean tokens directly."""
-    return Identity()
+def identity_process(*, draws_mask: bool = True) -> Identity:
+    """Draws clean tokens directly.
+
+    With `draws_mask` the mask token is one of them, as in LLaDA's reference: a position that
+    draws it stays open. Without, it has no probability, as in MDLM and BD3LM.
+    """
+    return Identity(draws_mask)
 
 
 def absorbing() -> Absorbing:

@@ -53,19 +53,21 @@ def top_k(count: Number) -> TopK:
 
 class TopP(Guidance):
     mass: Number
+    crossing: bool = struct.field(pytree_node=False, default=True)
 
     def apply(self, logits, psi, state, ctx):
         mass = ctx.number(self.mass)
-        kept = _keep_heaviest(logits, jax.nn.softmax(logits), mass[..., 0])
+        kept = _keep_heaviest(logits, jax.nn.softmax(logits), mass[..., 0], self.crossing)
         return jnp.where(mass >= 1, logits, kept), state
 
 
-def top_p(mass: Number) -> TopP:
+def top_p(mass: Number, *, crossing: bool = True) -> TopP:
     """Nucleus filter: keeps the fewest tokens whose probability reaches `mass`.
 
-    The token that crosses `mass` is kept, and so is one that ties with it.
+    The token that crosses `mass` is kept, and so is one that ties with it. Without `crossing`
+    it goes, unless it is the likeliest of all, as in BD3LM's reference.
     """
-    return TopP(number("top_p's mass", mass, above=0, at_most=1))
+    return TopP(number("top_p's mass", mass, above=0, at_most=1), crossing)
 
 
 class MinP(Guidance):
@@ -124,8 +126,13 @@ def transform(function: Callable[..., Logits], *numbers: Number) -> Transform:
     return Transform(function, numbers)
 
 
-def _keep_heaviest(logits: Logits, weights: Logits, target: Float[Array, "#B #W"]) -> Logits:
-    """Keeps the fewest highest logits whose weights sum to `target`."""
+def _keep_heaviest(
+    logits: Logits, weights: Logits, target: Float[Array, "#B #W"], crossing: bool = True
+) -> Logits:
+    """Keeps the fewest highest logits whose weights sum to `target`; maybe all but the last."""
     single = logits.astype(jnp.float32)
     target = jnp.broadcast_to(target, logits.shape[:-1])
-    return jnp.where(single >= threshold(single, weights, target)[..., None], logits, LOWEST)
+    bar = threshold(single, weights, target)[..., None]
+    top = jnp.max(single, axis=-1, keepdims=True)
+    kept = single >= bar if crossing else (single > bar) | (single == top)
+    return jnp.where(kept, logits, LOWEST)

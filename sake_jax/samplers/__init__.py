@@ -9,6 +9,7 @@ from sake_jax.samplers.noise import still as still
 from sake_jax.samplers.plans import blocks as blocks
 from sake_jax.samplers.plans import descent as descent
 from sake_jax.samplers.presets import ancestral as ancestral
+from sake_jax.samplers.presets import block as block
 from sake_jax.samplers.presets import masked as masked
 from sake_jax.samplers.step import Sampler as Sampler
 from sake_jax.samplers.step import State as State

@@ -9,16 +9,23 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 from jax import Array
 
 from sake_jax.core import Canvas, Info
+from sake_jax.samplers.noise import uniform_tokens
 from sake_jax.samplers.step import Kept, Sampler, State, context, step
 from sake_jax.samplers.stop import Stop
-from sake_jax.typing import Key, Params
+from sake_jax.typing import Key, Leaf, Params
 
 
-def start(sampler: Sampler, params: Params, canvas: Canvas, cache: Any = None) -> State:
+def start(sampler: Sampler, params: Params, key: Key, canvas: Canvas, cache: Any = None) -> State:
     """The state before the first step."""
+    if canvas.mask_id is None and sampler.process.decides:
+        size = sampler.denoiser.tables(params).input.shape[0]
+        canvas = canvas.replace(tokens=uniform_tokens(key, canvas, size))
+    if canvas.log_p is None:
+        canvas = canvas.replace(log_p=jnp.zeros(canvas.tokens.shape, jnp.float32))
     if cache is None and sampler.plan.cached:
         cache = sampler.denoiser.empty_cache(params, *canvas.tokens.shape)
     view = sampler.plan.view(canvas, jnp.int32(0))
@@ -45,7 +52,7 @@ def run(
     Returns the final canvas and the Info of all steps, steps first; with `trajectory` also
     the tokens after each step, (S, B, L).
     """
-    state, parts = start(sampler, params, canvas, cache), []
+    state, parts = start(sampler, params, key, canvas, cache), []
     for first, count, reread in sampler.plan.segments:
 
         def body(state, index, reread=reread):
@@ -77,35 +84,67 @@ def run_until(
     Returns the final canvas, the Info of all S steps (zeros for those left out at the end), and
     how many were taken; with `trajectory` also the tokens after each step.
     """
-    state = start(sampler, params, canvas, cache)
-
-    def one(state: State, index: Array, reread: int):
-        state, info = step(sampler, params, key, state, index, reread)
-        if stop is not None:
-            ended = stop(state.canvas)[:, None]
-            state = state.replace(canvas=state.canvas.replace(open=state.canvas.open & ~ended))
-        return state, (info, state.canvas.tokens if trajectory else None)
-
-    shapes = jax.eval_shape(functools.partial(one, reread=0), state, jnp.int32(0))[1]
-    room = lambda leaf: jnp.zeros((sampler.plan.steps, *leaf.shape), leaf.dtype)  # noqa: E731
-    kept, taken, index = jax.tree.map(room, shapes), jnp.int32(0), jnp.int32(0)
+    trip = depart(sampler, params, key, canvas, cache, stop=stop, trajectory=trajectory)
     for first, count, reread in sampler.plan.segments:
+        trip = travel(sampler, params, key, trip, first + count, stop=stop, reread=reread)
+    found = (trip.state.canvas, trip.info, trip.taken)
+    return (*found, trip.tokens) if trajectory else found
 
-        def unfinished(carry, end=first + count):
-            state, _, _, index = carry
-            return (index < end) & jnp.any(state.canvas.open & state.canvas.attend)
 
-        def body(carry, reread=reread):
-            state, kept, taken, index = carry
-            state, found = one(state, index, reread)
-            kept = jax.tree.map(lambda all_, new: all_.at[taken].set(new), kept, found)
-            return state, kept, taken + 1, sampler.plan.after(state.canvas, index)
+class Trip(struct.PyTreeNode):
+    """A run under way that leaves out steps without work, and what it has seen."""
 
-        carry = (state, kept, taken, jnp.maximum(index, first))
-        state, kept, taken, index = jax.lax.while_loop(unfinished, body, carry)
-    info, tokens = kept
-    found = (state.canvas, info, taken)
-    return (*found, tokens) if trajectory else found
+    state: State
+    index: Leaf
+    """() the plan's next step."""
+    taken: Leaf
+    """() how many steps were taken."""
+    steps: Leaf
+    """(S,) which of the plan's steps they were."""
+    info: Info
+    tokens: Leaf
+    """(S, B, L) after each step, or None."""
+
+
+def depart(sampler, params, key, canvas, cache=None, *, stop=None, trajectory=False) -> Trip:
+    """A trip before its first step, with room for what every step may leave."""
+    state = start(sampler, params, key, canvas, cache)
+    one = functools.partial(_one, sampler, params, key, stop, 0)
+    info = jax.eval_shape(one, state, jnp.int32(0))[1]
+    room = lambda leaf: jnp.zeros((sampler.plan.steps, *leaf.shape), leaf.dtype)  # noqa: E731
+    steps = jnp.zeros(sampler.plan.steps, jnp.int32)
+    tokens = room(state.canvas.tokens) if trajectory else None
+    return Trip(state, jnp.int32(0), jnp.int32(0), steps, jax.tree.map(room, info), tokens)
+
+
+def travel(sampler, params, key, trip: Trip, end, *, stop=None, reread: int = 0) -> Trip:
+    """Goes on until the plan's step `end`, or until nothing is open."""
+
+    def unfinished(trip: Trip) -> Array:
+        canvas = trip.state.canvas
+        return (trip.index < end) & jnp.any(canvas.open & canvas.attend)
+
+    def body(trip: Trip) -> Trip:
+        state, info = _one(sampler, params, key, stop, reread, trip.state, trip.index)
+        put = lambda kept, new: kept.at[trip.taken].set(new)  # noqa: E731
+        return trip.replace(
+            state=state,
+            index=sampler.plan.after(state.canvas, trip.index),
+            taken=trip.taken + 1,
+            steps=put(trip.steps, trip.index),
+            info=jax.tree.map(put, trip.info, info),
+            tokens=None if trip.tokens is None else put(trip.tokens, state.canvas.tokens),
+        )
+
+    return jax.lax.while_loop(unfinished, body, trip)
+
+
+def _one(sampler, params, key, stop, reread, state: State, index: Array) -> tuple[State, Info]:
+    state, info = step(sampler, params, key, state, index, reread)
+    if stop is None:
+        return state, info
+    canvas = state.canvas
+    return state.replace(canvas=canvas.replace(open=canvas.open & ~stop(canvas)[:, None])), info
 
 
 def stream(
@@ -121,7 +160,7 @@ def stream(
 
     Each chunk is the same compiled program; nothing calls back from inside it.
     """
-    state = jax.jit(start)(sampler, params, canvas, cache)
+    state = jax.jit(start)(sampler, params, key, canvas, cache)
     for first, count, reread in sampler.plan.segments:
         for at in range(first, first + count, chunk):
             steps = min(chunk, first + count - at)

@@ -27,6 +27,18 @@ def row_keys(key: Key, canvas: Canvas, step: Array) -> Array:
     return jax.vmap(fold)(canvas.prompt_id, canvas.sample_id)
 
 
+def uniform_tokens(key: Key, canvas: Canvas, vocabulary: int) -> Array:
+    """(B, L) where a process without a mask token begins: any token at any open position."""
+    columns = jnp.arange(canvas.tokens.shape[1]) - canvas.start
+
+    def position(key, column):
+        return jax.random.randint(jax.random.fold_in(key, column), (), 0, vocabulary)
+
+    # Step -1: keys of the steps begin at 0.
+    drawn = jax.vmap(jax.vmap(position, (None, 0)), (0, None))(row_keys(key, canvas, -1), columns)
+    return jnp.where(canvas.open, drawn.astype(canvas.tokens.dtype), canvas.tokens)
+
+
 def still(keys: Array, view: View, vocabulary: int) -> Logits:
     """No noise: the likeliest token is drawn."""
     return jnp.zeros((keys.shape[0], view.width, vocabulary), jnp.float32)

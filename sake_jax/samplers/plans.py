@@ -10,8 +10,8 @@ from sake_jax.checks import number, one_of, require
 from sake_jax.core import Canvas, View
 from sake_jax.typing import Number
 
-PACES = ("even", "truncated")
-CACHES = ("none", "prefix", "dual")
+PACES = ("even", "truncated", "stretched")
+CACHES = ("none", "prefix", "dual", "exact")
 FINALS = ("argmax", "draw", "none")
 
 
@@ -92,13 +92,14 @@ class Blocks(struct.PyTreeNode):
     def view(self, canvas: Canvas, step: Array) -> View:
         check_length(canvas, self.length)
         block, inner = step // self.steps_per_block, step % self.steps_per_block
-        time, next_time = self._time(inner), self._time(inner + 1)
-        if self.pace == "truncated":
-            next_time = jnp.where(inner + 1 == self.steps_per_block, 0.0, next_time)
+        time, next_time = self._times(inner)
         start, progress = canvas.start + block * self.width, step.astype(jnp.float32) / self.steps
         view = view_of(canvas, start, self.width, time, next_time, progress)
-        view = view.replace(refresh=inner == 0 if self.cached else None)
-        if self.pace == "even":  # so that the last step leaves none
+        if self.cache == "exact":
+            view = view.replace(refresh=step == 0, lookback=inner == 0)
+        elif self.cached:
+            view = view.replace(refresh=inner == 0)
+        if self.pace != "truncated":  # so that the last step leaves none
             return view.replace(quota=-(-view.quota // (self.steps_per_block - inner)))
         share = view.quota.astype(jnp.float32) * (1 - view.next_time / view.time)
         return view.replace(quota=share.astype(jnp.int32))
@@ -112,9 +113,21 @@ class Blocks(struct.PyTreeNode):
         left = jnp.any(canvas.open & canvas.attend & inside)
         return jnp.where(left, step + 1, (block + 1) * self.steps_per_block)
 
-    def _time(self, inner: Array) -> Array:
-        done = inner.astype(jnp.float32) / self.steps_per_block
-        return 1 - (1 - jnp.asarray(self.least, jnp.float32)) * done
+    def _times(self, inner: Array) -> tuple[Array, Array]:
+        """t and s of a block's step."""
+        span, count = 1 - jnp.asarray(self.least, jnp.float32), self.steps_per_block
+        time = 1 - span * inner.astype(jnp.float32) / count
+        next_time = 1 - span * (inner + 1).astype(jnp.float32) / count
+        last = inner + 1 == count
+        if self.pace == "truncated":
+            return time, jnp.where(last, 0.0, next_time)
+        if self.pace == "stretched":
+            time = 1 - inner.astype(jnp.float32) / max(count - 1, 1)
+            # At t = 0, where the reference divides by 0, all that is left is drawn.
+            return jnp.where(last, 1.0, time), jnp.where(
+                last, 0.0, jnp.maximum(time - 1 / count, 0)
+            )
+        return time, next_time
 
 
 def blocks(
@@ -133,9 +146,12 @@ def blocks(
       steps: in all, the same number for each block.
       block: columns of a block; must divide `length`.
       pace: "even" writes ⌈open / steps left⌉ columns a step; "truncated" is Dream's reference,
-        ⌊open (1 - s/t)⌋ and the rest at the last step.
+        ⌊open (1 - s/t)⌋ and the rest at the last step. For processes that decide by themselves,
+        "even" divides the time evenly; "stretched" is BD3LM's reference, steps of length
+        1 / steps at times that are 1 / (steps - 1) apart.
       cache: "none"; "prefix" recomputes the block and what follows, "dual" the block alone
-        (Fast-dLLM). Both read everything at the first step of a block.
+        (Fast-dLLM), and both read everything at the first step of a block. "exact" is for
+        networks that never look ahead of a block: it reads each block once more when it is done.
       least: the noise level after the last step.
     """
     block = length if block is None else block

@@ -8,9 +8,10 @@ from sake_jax.core import Guidance, Process, Reveal
 from sake_jax.guidance.compose import chain
 from sake_jax.guidance.shaping import forbid
 from sake_jax.models import LanguageModel
-from sake_jax.process import absorbing, uniform
+from sake_jax.process import absorbing, identity_process, uniform
 from sake_jax.reveal import confidence as most_confident
 from sake_jax.reveal import late
+from sake_jax.reveal import random as in_random_order
 from sake_jax.samplers.noise import Noise, gumbel
 from sake_jax.samplers.plans import blocks, descent
 from sake_jax.samplers.step import Sampler, sampler
@@ -128,6 +129,63 @@ def ancestral(
         draw=draw,
         process=process or (absorbing() if has_mask else uniform()),
         reuse=not timed if reuse is None else reuse,
+        noise=noise,
+        record=record,
+    )
+
+
+def block(
+    lm: LanguageModel | Any,
+    *,
+    length: int,
+    steps: int | None = None,
+    guidance: Guidance | None = None,
+    draw: Guidance | None = None,
+    first_hitting: bool = True,
+    cache: str = "exact",
+    pace: str = "even",
+    noise: Noise = gumbel,
+    record: str = "brief",
+) -> Sampler:
+    """Block diffusion as BD3LM does it: block after block, each by masked diffusion.
+
+    A block looks at itself and the blocks before it, as far back as the model's context, so
+    `length` may be any multiple of the model's block. Make the canvas with `align=` that block.
+
+    Args:
+      lm: a loaded model of block diffusion.
+      length: columns to write, a multiple of the block.
+      steps: of equal length in time, in all, the same number for each block; `length` by default.
+        None with `first_hitting`, which takes one for each column.
+      guidance: changes the distribution.
+      draw: changes the draw only; `top_p(p, crossing=False)` is the reference's nucleus.
+      first_hitting: writes one token a step, at a position drawn uniformly: what sampling in
+        ever smaller steps of time comes to, without the steps in which nothing happens
+        (Zheng et al. 2025).
+      cache: "exact" keeps keys and values of finished blocks; "none" gives the same tokens.
+      pace: "even", or "stretched" for the reference's times; see `blocks`.
+      noise: where Gumbel noise comes from.
+      record: see `sampler`.
+    """
+    denoiser = denoiser_of(lm)
+    config = getattr(denoiser, "config", None)
+    size = getattr(config, "block_size", 0)
+    rule, remedy = "block needs a model of block diffusion", "use masked or ancestral"
+    require(size > 0, rule, config or denoiser, remedy)
+    one_of("cache", cache, ("none", "exact"))
+    one_of("pace", pace, ("even", "stretched"))
+    if first_hitting:
+        rule, remedy = "first_hitting takes one step for each column", "leave steps out"
+        require(steps is None or steps == length, rule, steps, remedy)
+        rule = "first_hitting needs a network that does not look at the time"
+        require(not getattr(config, "time_conditioning", False), rule, config, "turn it off")
+    return sampler(
+        denoiser,
+        blocks(length, steps or length, size, pace=pace, cache=cache),
+        guidance=guidance,
+        draw=draw,
+        process=identity_process(draws_mask=False) if first_hitting else absorbing(),
+        reveal=in_random_order if first_hitting else None,
         noise=noise,
         record=record,
     )

@@ -25,7 +25,7 @@ from sake_jax.core import (
 from sake_jax.guidance.compose import Chain, Guided, When, chain, guide, identity, last_word
 from sake_jax.guidance.entropy import entropy, kl
 from sake_jax.process import Identity
-from sake_jax.reveal import as_rule, chance, everything
+from sake_jax.reveal import as_rule, everything
 from sake_jax.reveal import confidence as most_confident
 from sake_jax.samplers.noise import Noise, gumbel, row_keys
 from sake_jax.samplers.plans import Blocks
@@ -198,14 +198,19 @@ def step(
     if view.greedy is not None:
         noise = jnp.where(view.greedy, 0, noise)
     drawn = jnp.argmax(log_q + noise, axis=-1)
-    kept = ctx.open & sampler.reveal(_seen(sampler, guided, ctx), drawn, view, reveal_key)
+    finite = jnp.all(jnp.isfinite(guided.logits), axis=(1, 2))
+    kept = sampler.reveal(_seen(sampler, guided, ctx), drawn, view, reveal_key)
+    kept = kept & ctx.open & finite[:, None]
     if view.mask_id is not None and not sampler.process.revises:
         kept = kept & (drawn != view.mask_id)  # noise that stays noise
     closed = jnp.zeros_like(kept) if sampler.process.revises else kept
-    canvas = _write(canvas, view, drawn, kept, closed)
+    log_p = jnp.take_along_axis(jax.nn.log_softmax(guided.logits), drawn[..., None], -1)[..., 0]
+    canvas = _write(canvas, view, kept, closed, drawn, log_p)
+    # A row whose logits are not numbers ends here, with what it has written before.
+    canvas = canvas.replace(open=canvas.open & finite[:, None])
     if sampler.reuse:
         cache = Kept(features, jnp.any(canvas.tokens != view.tokens))
-    return State(canvas, cache, guided.state), _info(guided, drawn, kept, ctx)
+    return State(canvas, cache, guided.state), _info(guided, finite, log_p, kept, ctx)
 
 
 def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any, Any]:
@@ -223,22 +228,24 @@ def _seen(sampler: Sampler, guided: Guided, ctx: Context) -> Logits:
     return shaped(sampler, guided.logits, ctx) if sampler.confidence == "drawn" else guided.logits
 
 
-def _write(canvas: Canvas, view: View, drawn, kept, closed) -> Canvas:
-    tokens = jnp.where(kept, drawn.astype(canvas.tokens.dtype), view.window(canvas.tokens))
-    still_open = view.window(canvas.open) & ~closed
-    update = jax.lax.dynamic_update_slice_in_dim
+def _write(canvas: Canvas, view: View, kept, closed, drawn, log_p) -> Canvas:
+    def put(columns, where, new):
+        part = jnp.where(where, new.astype(columns.dtype), view.window(columns))
+        return jax.lax.dynamic_update_slice_in_dim(columns, part, view.start, axis=1)
+
     return canvas.replace(
-        tokens=update(canvas.tokens, tokens, view.start, axis=1),
-        open=update(canvas.open, still_open, view.start, axis=1),
+        tokens=put(canvas.tokens, kept, drawn),
+        log_p=put(canvas.log_p, kept, log_p),
+        open=put(canvas.open, closed, jnp.zeros_like(closed)),
     )
 
 
-def _info(guided: Guided, drawn, kept, ctx: Context) -> Info:
+def _info(guided: Guided, finite, log_p, kept, ctx: Context) -> Info:
     info = Info(
         entropy=mean_over(entropy(guided.logits), ctx.open),
-        confidence=mean_over(chance(guided.logits, drawn), kept),
+        confidence=mean_over(jnp.exp(log_p), kept),
         revealed=jnp.sum(kept, axis=1),
-        finite=jnp.all(jnp.isfinite(guided.logits), axis=(1, 2)),
+        finite=finite,
     )
     if ctx.record == "brief":
         return info

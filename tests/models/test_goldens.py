@@ -126,7 +126,7 @@ def test_bd3lm_training_mask(models, golden):
     attend = jnp.ones(g["xt"].shape, bool)
     xt, x0 = jnp.asarray(g["xt"]), jnp.asarray(g["x0"])
     page = side_by_side(Page(xt, lm.positions(attend), attend, clean=x0))
-    seen = allowed(page, whole(page), lm.config.network.block_size)
+    seen = allowed(lm.config.network, page, whole(page), page.positions, page.attend)
     np.testing.assert_array_equal(seen[0], g["attention_mask_train"].astype(bool))
 
 

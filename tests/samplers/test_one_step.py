@@ -77,7 +77,7 @@ def test_a_cached_step_still_shows_sake_all_rows():
     cache, _ = ToyDenoiser().read(PARAMS, view, None)
 
     def entropy(cache):
-        state = start(chosen, PARAMS, board, cache)
+        state = start(chosen, PARAMS, KEY, board, cache)
         state, info = step(chosen, PARAMS, KEY, state, jnp.int32(0))
         return state, info.entropy
 
