@@ -1,6 +1,7 @@
 """A network as the samplers see it: a `sake_jax.core.Denoiser`."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -79,7 +80,7 @@ class NetworkDenoiser(struct.PyTreeNode):
             return self._update(params, page, whole(page, cache.memory), cache)
 
         # From the least to the most; the last one asked for is done.
-        ways = [functools.partial(some, back)]
+        ways: list[Callable[[Cache], Cache]] = [functools.partial(some, back)]
         way = jnp.int32(0)
         if view.lookback is not None:
             ways.append(functools.partial(some, back + view.width))

@@ -17,6 +17,10 @@ from sake_jax.core import Process as Process
 from sake_jax.core import Signal as Signal
 from sake_jax.core import Tables as Tables
 from sake_jax.core import View as View
+from sake_jax.generation import Generation as Generation
+from sake_jax.generation import NotFinite as NotFinite
+from sake_jax.generation import generate as generate
+from sake_jax.generation import replay as replay
 from sake_jax.guidance import adaptive_free as adaptive_free
 from sake_jax.guidance import chain as chain
 from sake_jax.guidance import classifier_based as classifier_based

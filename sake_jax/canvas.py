@@ -46,10 +46,10 @@ def canvas(
     one_of("positions", positions, ("columns", "tokens"))
     rule = "prompts must hold at least one prompt"
     require(len(prompts) > 0, rule, prompts, "an empty one is []")
-    prompts = [np.asarray(prompt, np.int32).reshape(-1) for prompt in prompts]
-    _check(prompts, length, mask_id, infill)
+    given_ids = [np.asarray(prompt, np.int32).reshape(-1) for prompt in prompts]
+    _check(given_ids, length, mask_id, infill)
 
-    before = [0 if infill else len(prompt) // align * align for prompt in prompts]
+    before = [0 if infill else len(prompt) // align * align for prompt in given_ids]
     start = 0 if infill else max(*before, -(-room // align) * align, 0)
     filler = 0 if mask_id is None else mask_id
     shape = (len(prompts), start + length)
@@ -57,7 +57,7 @@ def canvas(
     tokens[:, :start] = filler if pad_id is None else pad_id
     given, attend = np.zeros(shape, bool), np.zeros(shape, bool)
     attend[:, start:] = True
-    for row, prompt in enumerate(prompts):
+    for row, prompt in enumerate(given_ids):
         at = length - len(prompt) if infill else start - before[row]
         tokens[row, at : at + len(prompt)] = prompt
         given[row, at : at + len(prompt)] = prompt != mask_id if infill else True

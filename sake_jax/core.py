@@ -244,6 +244,11 @@ class Plan(Protocol):
         ...
 
     @property
+    def length(self) -> int:
+        """N, the columns that are written, from the canvas' start on."""
+        ...
+
+    @property
     def cached(self) -> bool:
         """Whether reads keep keys, values and features from step to step."""
         ...
@@ -297,7 +302,7 @@ class Info(struct.PyTreeNode):
     revealed: Leaf
     """How many positions were written."""
     finite: Leaf
-    """False once a row's logits hold a NaN or an infinity."""
+    """False where a row's logits hold a NaN or an infinity and something was still open."""
     base_entropy: Leaf = None
     """The same entropy before guidance (record="signal")."""
     kl: Leaf = None

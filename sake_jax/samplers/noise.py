@@ -34,8 +34,8 @@ def uniform_tokens(key: Key, canvas: Canvas, vocabulary: int) -> Array:
     def position(key, column):
         return jax.random.randint(jax.random.fold_in(key, column), (), 0, vocabulary)
 
-    # Step -1: keys of the steps begin at 0.
-    drawn = jax.vmap(jax.vmap(position, (None, 0)), (0, None))(row_keys(key, canvas, -1), columns)
+    keys = row_keys(key, canvas, jnp.int32(-1))  # keys of the steps begin at 0
+    drawn = jax.vmap(jax.vmap(position, (None, 0)), (0, None))(keys, columns)
     return jnp.where(canvas.open, drawn.astype(canvas.tokens.dtype), canvas.tokens)
 
 

@@ -175,6 +175,10 @@ class Descent(struct.PyTreeNode):
     least: Number = 1e-5
 
     @property
+    def length(self) -> int:
+        return self.width
+
+    @property
     def steps(self) -> int:
         return self.moves + (self.final != "none")
 

@@ -198,7 +198,7 @@ def step(
     if view.greedy is not None:
         noise = jnp.where(view.greedy, 0, noise)
     drawn = jnp.argmax(log_q + noise, axis=-1)
-    finite = jnp.all(jnp.isfinite(guided.logits), axis=(1, 2))
+    finite = jnp.all(jnp.isfinite(guided.logits), axis=(1, 2)) | ~jnp.any(ctx.open, axis=1)
     kept = sampler.reveal(_seen(sampler, guided, ctx), drawn, view, reveal_key)
     kept = kept & ctx.open & finite[:, None]
     if view.mask_id is not None and not sampler.process.revises:

@@ -1,0 +1,6 @@
+"""Text in, text out: many prompts, many samples, saved and resumed."""
+
+from sake_jax.generation.generate import NotFinite as NotFinite
+from sake_jax.generation.generate import generate as generate
+from sake_jax.generation.generate import replay as replay
+from sake_jax.generation.result import Generation as Generation

@@ -1,0 +1,91 @@
+"""One batch of rows, from its canvas to texts."""
+
+import functools
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sake_jax.core import Canvas
+from sake_jax.generation.ending import Ending
+from sake_jax.generation.prompts import Batch
+from sake_jax.generation.result import Row
+from sake_jax.samplers.drive import Trip, depart, travel
+
+LOOKS = 16
+"""How often a batch is looked at while it runs, for a progress bar or stop strings."""
+
+
+@functools.partial(jax.jit, static_argnames="trajectory")
+def _depart(sampler, params, key, canvas, stop, trajectory: bool) -> Trip:
+    return depart(sampler, params, key, canvas, stop=stop, trajectory=trajectory)
+
+
+@functools.partial(jax.jit, static_argnames="reread", donate_argnames="trip")
+def _travel(sampler, params, key, trip, end, stop, reread: int) -> Trip:
+    return travel(sampler, params, key, trip, end, stop=stop, reread=reread)
+
+
+def run_batch(lm, sampler, key, canvas, ending: Ending, trajectory, often: bool, advance) -> Trip:
+    """One batch to its end; looked at now and then if `often`, for a bar or stop strings."""
+    trip = _depart(sampler, lm.params, key, canvas, ending.stop, trajectory)
+    reached, stride = 0, -(-sampler.plan.steps // LOOKS) if often else sampler.plan.steps
+    for first, count, reread in sampler.plan.segments:
+        for end in range(first + stride, first + count + stride, stride):
+            end = min(end, first + count)
+            trip = _travel(sampler, lm.params, key, trip, jnp.int32(end), ending.stop, reread)
+            if often:
+                advance(end - reached)
+                reached = end
+                trip = _close(trip, ending)
+                if not bool(jnp.any(trip.state.canvas.open & trip.state.canvas.attend)):
+                    advance(sampler.plan.steps - reached)
+                    return trip
+    return trip
+
+
+def _close(trip: Trip, ending: Ending) -> Trip:
+    """Ends rows that have written a stop string and everything to its left."""
+    if not ending.strings:
+        return trip
+    canvas = trip.state.canvas
+    tokens, still = np.asarray(canvas.tokens), np.array(canvas.open & canvas.attend)
+    text = ~np.asarray(canvas.prompt) & (np.arange(tokens.shape[1]) >= canvas.start)
+    for row, ids in enumerate(tokens):
+        until = int(np.argmax(still[row])) if still[row].any() else len(ids)
+        if ending.found(ids[:until][text[row, :until]].tolist()):
+            still[row] = False
+    return trip.replace(state=trip.state.replace(canvas=canvas.replace(open=jnp.asarray(still))))
+
+
+def rows_of(trip: Trip, begun: Canvas, part: Batch, ending: Ending) -> tuple[list[Row], list]:
+    """The finished rows of a batch, and (step, prompt, sample) of those that are not numbers."""
+    canvas = trip.state.canvas
+    window = lambda columns: np.asarray(columns)[:, begun.start :]  # noqa: E731
+    tokens, log_p = window(canvas.tokens), window(canvas.log_p)
+    noise = tokens == (-1 if begun.mask_id is None else int(begun.mask_id))
+    written = window(begun.attend if ending.infill else begun.open) & ~noise
+    taken = int(trip.taken)
+    finite = np.asarray(trip.info.finite)[:taken]
+    rows, bad = [], []
+    for at, prompt, sample in pairs(part):
+        if not finite[:, at].all():
+            first = int(np.argmin(finite[:, at]))
+            bad.append((int(trip.steps[first]), prompt, sample))
+            continue
+        text = tokens[at][written[at]].tolist()
+        count, ended = ending.count(text)
+        kept = written[at] & (np.cumsum(written[at]) <= count)
+        chances = np.where(kept, log_p[at], 0).tolist()
+        words = ending.text(text[:count])
+        rows.append(
+            Row(prompt, sample, tokens[at].tolist(), kept.tolist(), chances, words, ended, taken)
+        )
+    return rows, bad
+
+
+def pairs(part: Batch) -> Iterator[tuple[int, int, int]]:
+    """(row, prompt, sample) of a batch, without those that only fill it up."""
+    for at in range(part.real * part.samples):
+        yield at, part.prompts[at // part.samples], part.first + at % part.samples

@@ -1,0 +1,113 @@
+"""Samplers and other trees of ours as JSON, and back.
+
+A class is written as its name and fields, a function as its name, a small array as its numbers.
+Reading imports nothing but this library, and modules that the caller trusts.
+"""
+
+import dataclasses
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sake_jax.checks import require
+
+LARGEST = 10_000
+"""Numbers an array may have: settings are for people to read."""
+
+
+def describe(value: Any, name: str = "settings") -> Any:
+    """What `rebuild` turns back into the same value.
+
+    >>> import sake_jax as sj
+    >>> describe(sj.temperature(0.5))["fields"]
+    {'value': 0.5}
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return [describe(part, f"{name}[{at}]") for at, part in enumerate(value)]
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return {"tuple": describe(list(value), name)}
+    if isinstance(value, dict):
+        return {"dict": {key: describe(part, f"{name}.{key}") for key, part in value.items()}}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        described = {key: describe(part, f"{name}.{key}") for key, part in fields.items()}
+        return {"class": _path(type(value), name), "fields": described}
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        return _array(value, name)
+    rule = f"{name} must be data, or a function at the top of a module"
+    require(callable(value), rule, value, "define it there")
+    return {"function": _path(value, name)}
+
+
+def rebuild(described: Any, trusted: Sequence[str] = ()) -> Any:
+    """The value that was described.
+
+    Args:
+      described: what `describe` gave, also after a way through JSON.
+      trusted: names of modules, besides this library, whose classes and functions may be used;
+        they are imported, which runs their code.
+    """
+    if isinstance(described, list):
+        return [rebuild(part, trusted) for part in described]
+    if not isinstance(described, dict):
+        return described
+    kind = next(iter(described))
+    if kind == "tuple":
+        return tuple(rebuild(described["tuple"], trusted))
+    if kind == "dict":
+        return {key: rebuild(part, trusted) for key, part in described["dict"].items()}
+    if kind == "array":
+        return jnp.asarray(np.asarray(described["array"], described["dtype"]))
+    if kind == "key":
+        return jax.random.wrap_key_data(jnp.asarray(described["key"], jnp.uint32))
+    if kind == "function":
+        return _find(described["function"], trusted)
+    rule = "settings must hold tuple, dict, array, key, function or class"
+    require(kind == "class", rule, kind, "was this file written by describe?")
+    cls = _find(described["class"], trusted)
+    rule = f"{described['class']} must be a class of data"
+    require(isinstance(cls, type) and dataclasses.is_dataclass(cls), rule, cls, "check the file")
+    return cls(**{key: rebuild(part, trusted) for key, part in described["fields"].items()})
+
+
+def _array(value: Any, name: str) -> dict:
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return {"key": np.asarray(jax.random.key_data(value)).tolist()}
+    rule = f"{name} must have at most {LARGEST} numbers to be saved as settings"
+    require(value.size <= LARGEST, rule, value.shape, "large arrays belong with the parameters")
+    array = np.asarray(value)
+    return {"array": array.tolist(), "dtype": array.dtype.name}
+
+
+def _path(thing: Any, name: str) -> str:
+    """module:name of a class or function that can be found again there."""
+    module, found = getattr(thing, "__module__", None), None
+    where = getattr(thing, "__qualname__", "")
+    if module and "<" not in where:
+        found = _walk(importlib.import_module(module), where)
+    # jit and other wrappers keep the name of what they wrap, and stand at it.
+    rule = f"{name} must be found again by its name to be saved"
+    require(found is thing, rule, f"{module}:{where}", "define it at the top of a module")
+    return f"{module}:{where}"
+
+
+def _find(path: str, trusted: Sequence[str]) -> Any:
+    module, _, where = path.partition(":")
+    known = module.split(".")[0] == "sake_jax" or module in trusted
+    rule = f"settings name {path}, so its module must be ours or trusted"
+    require(known, rule, module, f"pass trusted=[{module!r}] if you know what it runs")
+    found = _walk(importlib.import_module(module), where)
+    require(found is not None, f"{module} must have {where}", "nothing", "another version's file?")
+    return found
+
+
+def _walk(owner: Any, where: str) -> Any:
+    for part in where.split("."):
+        owner = getattr(owner, part, None)
+    return owner
