@@ -27,30 +27,37 @@ def spread(start: Array, index: Array, count: Array | int) -> Array:
     return (start + jnp.asarray(index, start.dtype) / jnp.asarray(count, start.dtype)) % 1
 
 
-def absorb(keys: Key, clean: Tokens, open: Flags, time: Times, mask_id: int) -> Tokens:
+def absorb(keys: Key, clean: Tokens, open: Flags, time: Times, mask_id: Array | int) -> Tokens:
     """Masks every open token with chance t; one key per row."""
     moved = per_column(jax.random.uniform, keys, clean.shape[1]) < _columns(time)
     return jnp.where(open & moved, mask_id, clean)
 
 
 def absorb_exactly(
-    keys: Key, clean: Tokens, open: Flags, count: Tokens, block: Int[Array, "L"], mask_id: int
+    keys: Key,
+    clean: Tokens,
+    open: Flags,
+    count: Tokens,
+    block: Int[Array, "L"],
+    mask_id: Array | int,
 ) -> Tokens:
     """Masks exactly `count` of the open tokens of each block; one key per row.
 
     Args:
       count: (B, L), the same all over a block.
-      block: which block a column belongs to; zeros where there is only one.
+      block: which block a column belongs to, counted from the left; zeros where it is one.
     """
-    # 32 random bits: two equal ones would mask a token too many.
+    # 32 random bits: two equal ones would favour the left.
     ticket = per_column(jax.random.bits, keys, clean.shape[1])
-    earlier = ticket[:, None, :] < ticket[:, :, None]
-    same = (block[:, None] == block[None, :])[None]
-    rank = jnp.sum(earlier & same & open[:, None, :], axis=-1)
+    column = jnp.broadcast_to(jnp.arange(clean.shape[1]), clean.shape)
+    # Blocks stay in place; within each, open tokens go first, in the order of their tickets.
+    group = 2 * block[None] + (~open).astype(block.dtype)
+    *_, order = jax.lax.sort((group, ticket, column), dimension=1, num_keys=2)
+    rank = jnp.argsort(order, axis=1) - jnp.searchsorted(block, block)[None]
     return jnp.where(open & (rank < count), mask_id, clean)
 
 
-def scatter(keys: Key, clean: Tokens, open: Flags, time: Times, vocabulary: int) -> Tokens:
+def scatter(keys: Key, clean: Tokens, open: Flags, time: Times, vocabulary: Array | int) -> Tokens:
     """Puts any token in place of every open one with chance t; one key per row."""
     chance, choice = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
     moved = per_column(jax.random.uniform, chance, clean.shape[1]) < _columns(time)
@@ -71,7 +78,7 @@ def masked_terms(
     clean: WindowTokens,
     noisy: WindowTokens,
     time: Times,
-    mask_id: int,
+    mask_id: Array | int,
     *,
     subs: bool = False,
 ) -> PerPosition:

@@ -66,6 +66,8 @@ class Blocks(struct.PyTreeNode):
     cache: str = struct.field(pytree_node=False, default="none")
     least: Number = 0.0
     """The noise level after the last step; 0: all noise is gone."""
+    ahead: bool = struct.field(pytree_node=False, default=True)
+    """Whether columns after the block take part in a step."""
 
     @property
     def steps(self) -> int:
@@ -95,6 +97,9 @@ class Blocks(struct.PyTreeNode):
         time, next_time = self._times(inner)
         start, progress = canvas.start + block * self.width, step.astype(jnp.float32) / self.steps
         view = view_of(canvas, start, self.width, time, next_time, progress)
+        if not self.ahead:
+            before_end = jnp.arange(canvas.tokens.shape[1])[None, :] < start + self.width
+            view = view.replace(attend=view.attend & before_end)
         if self.cache == "exact":
             view = view.replace(refresh=step == 0, lookback=inner == 0)
         elif self.cached:
@@ -138,6 +143,7 @@ def blocks(
     pace: str = "even",
     cache: str = "none",
     least: Number = 0.0,
+    ahead: bool = True,
 ) -> Blocks:
     """Writes `length` columns in `steps` steps, `block` columns at a time (all by default).
 
@@ -153,6 +159,8 @@ def blocks(
         (Fast-dLLM), and both read everything at the first step of a block. "exact" is for
         networks that never look ahead of a block: it reads each block once more when it is done.
       least: the noise level after the last step.
+      ahead: whether columns after the block take part in a step; not in block diffusion, where
+        neither the network nor a guidance shall see text that has not begun.
     """
     block = length if block is None else block
     rule = "length must be a multiple of block"
@@ -163,7 +171,9 @@ def blocks(
     one_of("pace", pace, PACES)
     one_of("cache", cache, CACHES)
     least = number("least", least, at_least=0, at_most=0.999)
-    return Blocks(count, block, steps // count, pace, cache, least)
+    rule, remedy = "cache='exact' must not look ahead", "pass ahead=False"
+    require(cache != "exact" or not ahead, rule, ahead, remedy)
+    return Blocks(count, block, steps // count, pace, cache, least, ahead)
 
 
 class Descent(struct.PyTreeNode):

@@ -181,7 +181,7 @@ def block(
         require(not getattr(config, "time_conditioning", False), rule, config, "turn it off")
     return sampler(
         denoiser,
-        blocks(length, steps or length, size, pace=pace, cache=cache),
+        blocks(length, steps or length, size, pace=pace, cache=cache, ahead=False),
         guidance=guidance,
         draw=draw,
         process=identity_process(draws_mask=False) if first_hitting else absorbing(),

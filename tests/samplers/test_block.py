@@ -102,16 +102,15 @@ def test_one_step_has_the_recorded_distribution(golden):
 
 
 def test_the_cache_changes_no_token_and_prompts_may_end_inside_a_block():
-    """Batches, partial blocks and texts longer than the context, with first-hitting."""
+    """Also in batches, beyond the context, and under guidance, which has a cache of its own."""
     lm = model("bd3lm")
+    guidance = sj.chain(sj.classifier_free(0.5), sj.sake(0.5))
+    block = lambda cache: sj.block(lm, length=20, cache=cache, guidance=guidance)  # noqa: E731
     prompts = [[1, 2, 3, 4, 5], [6], [7, 8, 9, 10, 11, 12, 13, 14, 15]]
     start = canvas(prompts, 20, samples=2)
     assert start.start == 8
     assert start.tokens.shape[1] > lm.config.network.context
-    runs = {
-        cache: sj.run(sj.block(lm, length=20, cache=cache), lm.params, KEY, start)[0]
-        for cache in ("exact", "none")
-    }
+    runs = {cache: sj.run(block(cache), lm.params, KEY, start)[0] for cache in ("exact", "none")}
     tokens = np.asarray(runs["exact"].tokens)
     np.testing.assert_array_equal(tokens, runs["none"].tokens)
     assert (tokens[:, 9:] != MASK).all()
@@ -119,7 +118,7 @@ def test_the_cache_changes_no_token_and_prompts_may_end_inside_a_block():
         given = np.asarray(start.prompt)[2 * row]
         np.testing.assert_array_equal(tokens[2 * row][given], prompt)
     alone = canvas(prompts[1:2], 20, samples=2).replace(prompt_id=jnp.array([1, 1]))
-    tokens_alone = sj.run(sj.block(lm, length=20), lm.params, KEY, alone)[0].tokens
+    tokens_alone = sj.run(block("exact"), lm.params, KEY, alone)[0].tokens
     np.testing.assert_array_equal(tokens[2:4, 8:], tokens_alone)
 
 

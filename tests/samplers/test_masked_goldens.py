@@ -1,5 +1,6 @@
 """`masked` against the original samplers of LLaDA, LLaDA-MoE, Fast-dLLM and Dream, every state."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -185,3 +186,32 @@ def test_dream(case, golden):
 
 def test_all_recorded_cases_of_dream_are_run(golden):
     assert set(golden("dream/sampler_dream.json")["cases"]) == set(DREAM)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        ("plain", reveal.confidence),
+        ("margin", reveal.margin),
+        ("entropy", reveal.entropy),
+        ("topp_topk", reveal.confidence),
+        ("topp_topk_entropy", reveal.entropy),
+    ],
+)
+def test_dream_ranks_positions_by_the_recorded_confidence(kind, rule, golden):
+    """Its `sample_tokens`: whatever the quota, the positions of highest confidence are chosen."""
+    g = golden("dream/golden_sample_tokens.npz")
+    logits, scores = jnp.asarray(g["logits"])[None], g[f"{kind}/confidence"]
+    view = sj.testing.toy_view(0, rows=1, length=8, width=8)
+    every = jnp.ones((1, 8), bool)
+    view = view.replace(open=every, attend=every, start=jnp.int32(0))
+    if kind.startswith("topp_topk"):
+        ctx = sj.testing.toy_context(sj.testing.toy_params(0), view)
+        for part in (sj.top_p(0.9), sj.top_k(12)):
+            logits, _ = part.apply(logits, None, (), ctx)
+    drawn = jnp.argmax(logits, axis=-1)
+    np.testing.assert_array_equal(drawn[0], g[f"{kind}/x0"])
+    for quota in range(9):
+        kept = rule(logits, drawn, view.replace(quota=jnp.array([quota])), jax.random.key(0))
+        best = np.argsort(-scores)[:quota]
+        assert set(np.flatnonzero(kept[0])) == set(best.tolist())
