@@ -67,7 +67,7 @@ class LanguageModel:
 
         For causal models. Logits are held for a few columns at a time.
         """
-        remedy = "use the samplers' likelihood bounds for diffusion models"
+        remedy = "use sj.bound for diffusion models"
         require(
             self.config.network.causal, "score needs a causal model", self.config.family, remedy
         )

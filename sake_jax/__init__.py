@@ -43,6 +43,8 @@ from sake_jax.guidance import von_neumann as von_neumann
 from sake_jax.guidance import when as when
 from sake_jax.guidance import with_label as with_label
 from sake_jax.guidance import without_prompt as without_prompt
+from sake_jax.likelihood import bound as bound
+from sake_jax.likelihood import log_likelihood as log_likelihood
 from sake_jax.models import LanguageModel as LanguageModel
 from sake_jax.process import absorbing as absorbing
 from sake_jax.process import identity_process as identity_process

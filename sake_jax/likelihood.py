@@ -1,0 +1,281 @@
+"""How likely a text is under a diffusion language model.
+
+It gives no log p(x), only a bound, estimated from draws of the noise. For masked diffusion of
+n tokens
+
+    -log p(x) ≤ ∫₀¹ 1/t E[ Σ_{i masked} -log p(xᵢ | x_t) ] dt    each token masked with chance t
+              = E_k[ n/k E[ Σ_{i masked} -log p(xᵢ | x_k) ] ]    k of 1 .. n tokens masked
+
+(MDLM, arXiv 2406.07524; LLaDA, arXiv 2502.09992). Models are trained with the first and scored
+here with the second: it is the same number, but the first estimate has infinite variance, because
+its rare draws near t = 0 weigh 1/t. Block diffusion (BD3LM, arXiv 2503.09573) is the same for each
+block, given the clean blocks before it; for uniform noise see `losses.uniform_terms`.
+"""
+
+import functools
+import zlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array
+
+from sake_jax.checks import number, require
+from sake_jax.losses import (
+    absorb_exactly,
+    masked_terms,
+    per_column,
+    scatter,
+    spread,
+    surprise,
+    uniform_terms,
+)
+from sake_jax.models import LanguageModel, ModelConfig, NetworkDenoiser, network
+from sake_jax.models.denoiser import total_noise
+from sake_jax.models.language import in_chunks
+from sake_jax.models.page import Page, whole
+from sake_jax.typing import Features, Key, Leaf, Number, Params, PerPosition, PerRow
+
+TokenLists = Sequence[Sequence[int] | np.ndarray] | np.ndarray
+"""Token ids of texts, which may have different lengths."""
+
+SUBS = ("mdlm", "bd3lm")
+"""Families that never predict the mask token; LLaDA's and Dream's references leave it a chance."""
+
+NO_COLUMN = 2**32 - 1
+"""Keys of columns are folded from smaller numbers."""
+
+
+class Estimate(NamedTuple):
+    """Means over the draws, one for each text."""
+
+    value: np.ndarray
+    error: np.ndarray
+    """Standard errors as of independent draws; counts that are spread evenly vary less."""
+
+
+def log_likelihood(
+    lm: LanguageModel,
+    prompts: TokenLists,
+    answers: TokenLists,
+    *,
+    key: Key,
+    draws: int = 128,
+    batch: int = 32,
+    scale: Number = 0.0,
+) -> Estimate:
+    """log p(answer | prompt) in nats, from below, as LLaDA's `get_log_likelihood` estimates it.
+
+    A pair's draws come from the key and its own tokens: neither order nor company changes its
+    estimate. All are padded to the longest, so pass pairs of like length together.
+
+    Args:
+      lm: a diffusion model.
+      prompts: token ids; [] for none.
+      answers: token ids, one answer for each prompt.
+      key: of the noise.
+      draws: for each pair. The masked counts are spread evenly over all of them.
+      batch: draws in one pass of the network, for its memory.
+      scale: of classifier-free guidance, away from the same with the prompt masked.
+    """
+    scale = number("scale", scale, at_least=0)
+    rule, remedy = "scale needs a mask token to hide the prompt", "leave it at 0"
+    require(scale == 0 or lm.config.mask_id is not None, rule, scale, remedy)
+    losses = _losses(lm, _texts(lm, prompts, answers), key, draws, batch, scale or None)
+    return _estimate(-losses)
+
+
+def bound(
+    lm: LanguageModel,
+    texts: TokenLists,
+    *,
+    key: Key,
+    draws: int = 128,
+    batch: int = 32,
+) -> Estimate:
+    """-log p(text) in nats per token, from above: the negative ELBO, for every family.
+
+    exp of its mean over a corpus, weighted by length, is what papers report as perplexity.
+    """
+    packed = _texts(lm, [()] * len(texts), texts)
+    losses = _losses(lm, packed, key, draws, batch)
+    return _estimate(losses / packed.open.sum(axis=1, keepdims=True))
+
+
+class Texts(struct.PyTreeNode):
+    """Texts padded on the right, where padding moves no position."""
+
+    page: Page
+    open: Leaf
+    """(B, L) the tokens that are scored, and so noised."""
+    seed: Leaf
+    """(B,) a number made of the text, for its own random draws."""
+
+
+class Noisy(NamedTuple):
+    """One draw of the noise for each text."""
+
+    tokens: Array
+    time: PerPosition
+    level: PerRow
+    """The time that a network conditioned on noise is told."""
+    weight: PerRow
+
+
+def _texts(lm: LanguageModel, prompts: TokenLists, answers: TokenLists) -> Texts:
+    c = lm.config
+    rule = "likelihood bounds are for diffusion models"
+    require(not c.network.causal, rule, c.family, "use lm.score for causal ones")
+    rule = "blocks have noise levels of their own: their network must not be conditioned on one"
+    told = c.network.block_size and c.network.time_conditioning
+    require(not told, rule, c.family, "score a model without time_conditioning")
+    counts = len(prompts), len(answers)
+    rule = "there must be at least one answer, and a prompt for each"
+    require(counts[0] == counts[1] > 0, rule, counts, "an empty prompt is []")
+    for answer in answers:
+        require(len(answer) > 0, "an answer must have at least one token", answer, "leave it out")
+    rows = [np.asarray([*prompt, *answer]) for prompt, answer in zip(prompts, answers, strict=True)]
+    given = np.asarray([[len(prompt)] for prompt in prompts], np.int32)
+    flat, column = np.concatenate(rows), np.arange(max(map(len, rows)))[None]
+    rule = f"a text must not hold the mask token {c.mask_id}"
+    require(c.mask_id is None or c.mask_id not in flat, rule, flat, "pass it whole: draws mask it")
+    attend = column < np.asarray([[len(row)] for row in rows])
+    tokens = np.zeros(attend.shape, flat.dtype)
+    tokens[attend] = flat
+    page = jax.tree.map(np.asarray, lm.page(tokens, attend))
+    seeds = [
+        zlib.crc32(np.append(own, row).astype(np.int32).tobytes())
+        for own, row in zip(given, rows, strict=True)
+    ]
+    return Texts(page, attend & (column >= given), np.asarray(seeds, np.uint32))
+
+
+def _losses(
+    lm: LanguageModel, texts: Texts, key: Key, draws: int, batch: int, scale: Number = None
+) -> np.ndarray:
+    """(texts, draws) the loss of each draw in nats."""
+    number("draws", draws, at_least=1)
+    number("batch", batch, at_least=1)
+    count, width = len(texts.seed), int(texts.open.sum(axis=1).max())
+
+    def diffusion(items: np.ndarray) -> PerRow:
+        some = jax.tree.map(lambda x: x[items // draws], texts)
+        return _diffusion(lm.config, width, lm.params, some, key, items % draws, draws, scale)
+
+    def reconstruction(items: np.ndarray) -> PerRow:
+        some = jax.tree.map(lambda x: x[items], texts)
+        return _reconstruction(lm.config, width, lm.params, some)
+
+    losses = _in_batches(diffusion, count * draws, batch).reshape(count, draws)
+    if lm.config.mask_id is None:
+        losses = losses + _in_batches(reconstruction, count, batch)[:, None]
+    return losses
+
+
+def _in_batches(function: Callable[[np.ndarray], Array], count: int, batch: int) -> np.ndarray:
+    """Results for items 0 .. count - 1; the last item also fills up the last batch."""
+    batch = min(batch, count)
+    items = np.minimum(np.arange(count + -count % batch, dtype=np.int32), count - 1)
+    parts = [function(some) for some in items.reshape(-1, batch)]
+    return np.concatenate(jax.device_get(parts))[:count].astype(np.float64)
+
+
+def _estimate(losses: np.ndarray) -> Estimate:
+    count, draws = losses.shape
+    # One draw does not say how far the next would be.
+    deviation = losses.std(axis=1, ddof=1) if draws > 1 else np.full(count, np.inf)
+    return Estimate(losses.mean(axis=1), deviation / np.sqrt(draws))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _diffusion(
+    config: ModelConfig,
+    width: int,
+    params: Params,
+    texts: Texts,
+    key: Key,
+    index: Array,
+    draws: Array | int,
+    scale: Number,
+) -> PerRow:
+    """The loss of the `index`-th draw of each text, at most `width` of whose tokens are open."""
+    mask_id = config.mask_id
+    own = jax.vmap(jax.random.fold_in, (None, 0))(key, texts.seed)
+    first, later = jnp.moveaxis(jax.vmap(jax.random.split)(own), 1, 0)
+    starts = per_column(jax.random.uniform, first, texts.open.shape[1])
+    draw = _scattered if mask_id is None else _absorbed
+    keys = jax.vmap(jax.random.fold_in)(later, index)
+    noisy = draw(config, texts, keys, spread(starts, index[:, None], draws))
+    clean = texts.page.tokens if config.network.block_size else None
+    page = texts.page.replace(tokens=noisy.tokens, sigma=total_noise(noisy.level), clean=clean)
+    features = _features(config, params, page)
+    if scale is not None and mask_id is not None:
+        prompt = texts.page.attend & ~texts.open
+        hide = lambda tokens: jnp.where(prompt, mask_id, tokens)  # noqa: E731
+        other = page.replace(tokens=hide(page.tokens), clean=jax.tree.map(hide, clean))
+        # As mixed logits: the head is affine.
+        features = features + scale * (features - _features(config, params, other))
+
+    def terms(logits, clean, noisy, time):
+        if mask_id is None:
+            return uniform_terms(logits, clean, noisy, time)
+        return masked_terms(logits, clean, noisy, time, mask_id, subs=config.family in SUBS)
+
+    columns = (texts.page.tokens, noisy.tokens, noisy.time)
+    return noisy.weight * _total(config, params, texts.open, width, terms, features, *columns)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _reconstruction(config: ModelConfig, width: int, params: Params, texts: Texts) -> PerRow:
+    """-log p(text | the text itself) of a network that is told that there is no noise."""
+    page = texts.page.replace(sigma=jnp.zeros(texts.seed.shape, jnp.float32))
+    features = _features(config, params, page)
+    return _total(config, params, texts.open, width, surprise, features, page.tokens)
+
+
+def _features(config: ModelConfig, params: Params, page: Page) -> Features:
+    output = network.apply(config.network, params, page, whole(page))
+    return NetworkDenoiser(config.network).align(output.features)
+
+
+def _total(config, params, open, width, terms, features, *columns) -> PerRow:
+    """Sums terms over open columns; those alone, moved to the left, go through the head."""
+    left = jnp.argsort(~open, axis=1, stable=True)[:, :width]
+    rows = jnp.take_along_axis(features, left[..., None], axis=1)
+    open, *columns = (jnp.take_along_axis(column, left, axis=1) for column in (open, *columns))
+    head = functools.partial(NetworkDenoiser(config.network).head, params)
+    losses = in_chunks(lambda rows, *columns: terms(head(rows), *columns), rows, *columns)
+    return jnp.sum(jnp.where(open, losses, 0), axis=1)
+
+
+def _absorbed(config: ModelConfig, texts: Texts, keys: Key, u: PerPosition) -> Noisy:
+    """Masks ⌊un⌋ + 1 of the n open tokens of each block, u the one of its first column."""
+    assert config.mask_id is not None
+    columns = jnp.arange(texts.open.shape[1])
+    size = config.network.block_size or columns.size
+    block = columns // size
+    counted = texts.open.astype(jnp.int32)
+    n = jnp.zeros_like(counted).at[:, block].add(counted)[:, block]
+    wide = n.astype(u.dtype)
+    count = jnp.minimum(jnp.floor(u[:, block * size] * wide).astype(n.dtype) + 1, n)
+    tokens = absorb_exactly(keys, texts.page.tokens, texts.open, count, block, config.mask_id)
+    time = count.astype(u.dtype) / jnp.maximum(wide, 1)
+    level = time[:, 0]
+    if config.network.time_conditioning:
+        # The times at which just k of n tokens are masked, weighed by 1/t as in the first form.
+        again = jax.vmap(jax.random.fold_in, (0, None))(keys, NO_COLUMN)
+        fewer = (n - count + 1)[:, 0].astype(u.dtype)
+        level = jax.vmap(jax.random.beta)(again, count[:, 0].astype(u.dtype), fewer)
+    return Noisy(tokens, time, level, jnp.ones_like(level))
+
+
+def _scattered(config: ModelConfig, texts: Texts, keys: Key, u: PerPosition) -> Noisy:
+    """Uniform noise at t = u², weighed by dt/du = 2u: its losses, too, grow like 1/t near 0."""
+    u = jnp.clip(u[:, :1], 1e-3, 1 - 1e-4)
+    time = jnp.square(u)
+    tokens = scatter(keys, texts.page.tokens, texts.open, time, config.network.V)
+    columns = jnp.broadcast_to(time, tokens.shape)
+    return Noisy(tokens, columns, time[:, 0], 2 * u[:, 0])
