@@ -9,15 +9,12 @@ from safetensors.numpy import save_file
 
 from sake_jax.checks import require
 from sake_jax.conversion import families
-from sake_jax.conversion.checkpoint import (
-    Checkpoint,
-    copy_description,
-    leaves,
-    open_checkpoint,
-)
+from sake_jax.conversion.checkpoint import copy_description, leaves, open_checkpoint
 from sake_jax.conversion.rules import Entry, expand
 from sake_jax.conversion.source import INDEX_FILE
 from sake_jax.conversion.units import part
+from sake_jax.conversion.weights import Weights
+from sake_jax.models.config import ModelConfig
 
 SHARD = 2 * 2**30
 """Bytes of one safetensors file, unless a single tensor has more."""
@@ -29,24 +26,37 @@ def export(source: str | Path, destination: str | Path, *, shard_bytes: int = SH
     Tensors come out bit for bit as they went in. Memory holds one file's tensors.
     """
     checkpoint, folder = open_checkpoint(Path(source)), Path(destination)
+    config, weights = checkpoint.config, checkpoint.weights
+    files = write(config, weights, checkpoint.prefix, folder, shard_bytes=shard_bytes)
+    copy_description(checkpoint, folder)
+    return files
+
+
+def write(
+    config: ModelConfig,
+    weights: Weights,
+    prefix: str,
+    folder: Path,
+    *,
+    shard_bytes: int = SHARD,
+) -> list[Path]:
+    """The weights alone, under their family's names, into a new folder; returns their files."""
     rule, remedy = "only float weights have a place in the family's layout", "convert without int8"
-    require(not checkpoint.config.network.quantized, rule, "int8 weights", remedy)
+    require(not config.network.quantized, rule, "int8 weights", remedy)
     rule, remedy = "destination must be a new or empty folder", "choose another"
     require(not folder.is_dir() or not any(folder.iterdir()), rule, str(folder), remedy)
     folder.mkdir(parents=True, exist_ok=True)
-    family, expected = families.family(checkpoint.config.family), leaves(checkpoint.config)
-    entries = expand(family.table(checkpoint.config, checkpoint.prefix), expected)
-    shards = list(_shards(checkpoint, entries, shard_bytes))
+    entries = expand(families.family(config.family).table(config, prefix), leaves(config))
+    shards = list(_shards(weights, entries, shard_bytes))
     names = [_file_name(at, len(shards)) for at in range(len(shards))]
     for name, shard in zip(names, shards, strict=True):
-        tensors = {entry.source: _tensor(checkpoint, entry) for entry in shard}
+        tensors = {entry.source: _tensor(weights, entry) for entry in shard}
         save_file(tensors, folder / name, metadata={"format": "pt"})
     if len(shards) > 1:
         home = {e.source: name for name, shard in zip(names, shards, strict=True) for e in shard}
-        total = sum(_nbytes(checkpoint, entry) for entry in entries)
+        total = sum(_nbytes(weights, entry) for entry in entries)
         index = {"metadata": {"total_size": total}, "weight_map": home}
         (folder / INDEX_FILE).write_text(json.dumps(index, indent=1))
-    copy_description(checkpoint, folder)
     return [folder / name for name in names]
 
 
@@ -56,21 +66,21 @@ def _file_name(at: int, count: int) -> str:
     return f"model-{at + 1:05d}-of-{count:05d}.safetensors"
 
 
-def _nbytes(checkpoint: Checkpoint, entry: Entry) -> int:
-    return int(np.prod(entry.shape)) * checkpoint.weights.leaves[entry.target].dtype.itemsize
+def _nbytes(weights: Weights, entry: Entry) -> int:
+    return int(np.prod(entry.shape)) * weights.leaves[entry.target].dtype.itemsize
 
 
-def _shards(checkpoint: Checkpoint, entries: list[Entry], limit: int) -> Iterator[list[Entry]]:
+def _shards(weights: Weights, entries: list[Entry], limit: int) -> Iterator[list[Entry]]:
     shard, size = [], 0
     for entry in entries:
-        if shard and size + _nbytes(checkpoint, entry) > limit:
+        if shard and size + _nbytes(weights, entry) > limit:
             yield shard
             shard, size = [], 0
         shard.append(entry)
-        size += _nbytes(checkpoint, entry)
+        size += _nbytes(weights, entry)
     yield shard
 
 
-def _tensor(checkpoint: Checkpoint, entry: Entry) -> np.ndarray:
-    found = part(checkpoint.weights, entry.target, entry.index)
+def _tensor(weights: Weights, entry: Entry) -> np.ndarray:
+    found = part(weights, entry.target, entry.index)
     return np.asarray(np.swapaxes(found, -1, -2) if entry.transposed else found, order="C")

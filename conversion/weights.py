@@ -48,6 +48,19 @@ def slice_by_slice(
     return out
 
 
+class Held:
+    """Parameters in memory."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
+        self.arrays = arrays
+        self.leaves = {
+            path: jax.ShapeDtypeStruct(array.shape, array.dtype) for path, array in arrays.items()
+        }
+
+    def read(self, target: str, index: Index) -> np.ndarray:
+        return np.asarray(self.arrays[target][index])
+
+
 class Mapped:
     """Parameters put together from a checkpoint's tensors by a rule table."""
 

@@ -1,0 +1,72 @@
+"""The command that trains a model from a recipe."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from sake_jax.checks import one_of
+from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
+
+app = typer.Typer()
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TimeElapsedColumn(),
+    TimeRemainingColumn(),
+)
+
+
+@app.command(epilog="Example: sake-jax train recipes/tinystories.toml --out runs/tinystories")
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file: data, model, training.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; runs/NAME by default. It is resumed.")
+    ] = None,
+    mesh: Annotated[str | None, typer.Option(help="Devices, such as 'data=8'.")] = None,
+    dtype: Annotated[
+        str, typer.Option(help="Of the published weights: float16, bfloat16 or float32.")
+    ] = "float16",
+) -> None:
+    """Train a small model from a recipe, or go on with a run that was stopped.
+
+    Ctrl-C saves and stops; the same command goes on. At the end the model is in OUT/model, ready
+    for `sake_jax.load`, with log.jsonl and loss.png beside it.
+    """
+    with plain_errors():
+        from sake_jax.sharding import mesh as make_mesh
+        from sake_jax.training import Trainer, read
+        from sake_jax.training.figure import loss_curve
+        from sake_jax.training.publish import DTYPES
+
+        one_of("dtype", dtype, DTYPES)
+        found = read(recipe)
+        folder = out or Path("runs") / found.name
+        trainer = Trainer(found, folder, make_mesh(**mesh_sizes(mesh)) if mesh else None)
+        steps, begun = found.training.steps, int(trainer.state.step)
+        console = Console()
+        if begun:
+            console.print(f"going on after step {begun}")
+        with Progress(*COLUMNS, console=console) as bar:
+            task = bar.add_task("loss", total=steps, completed=begun)
+
+            def show(step: int, loss: float) -> None:
+                bar.update(task, completed=step, description=f"loss {loss:.3f}")
+
+            try:
+                trainer.train(show)
+            except KeyboardInterrupt:
+                console.print(f"stopped and saved in {folder}; the same command goes on")
+                raise typer.Exit(130) from None
+        console.print(f"model: {trainer.publish(dtype)}")
+        console.print(f"curve: {loss_curve(folder)}")

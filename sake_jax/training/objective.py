@@ -1,0 +1,70 @@
+"""What is minimised, in nats per token: -log p of causal models, a bound on it of others."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from sake_jax.losses import absorb, absorb_exactly, masked_terms, spread, surprise
+from sake_jax.models import network
+from sake_jax.models.config import ModelConfig
+from sake_jax.models.denoiser import NetworkDenoiser
+from sake_jax.models.page import Page, whole
+from sake_jax.typing import Key, Params, Tokens
+
+LEAST = 1e-3
+"""The smallest chance of being masked, LLaDA's and MDLM's ε."""
+
+
+def loss(config: ModelConfig, noise: str, params: Params, tokens: Tokens, key: Key) -> Array:
+    """() the mean loss of a batch of examples.
+
+    Args:
+      config: the model.
+      noise: see `Training.noise`.
+      params: the model's.
+      tokens: (B, L) clean text.
+      key: of the noise.
+    """
+    denoiser = NetworkDenoiser(config.network)
+    if config.network.causal:
+        logits = denoiser.head(params, _features(config, params, tokens, None))
+        return jnp.mean(surprise(logits[:, 1:], tokens[:, 1:]))
+    noisy, time = corrupt(config, noise, tokens, key)
+    clean = tokens if config.network.block_size else None
+    logits = denoiser.head(params, _features(config, params, noisy, clean))
+    subs = config.family != "llada"
+    assert config.mask_id is not None, "recipes have one"
+    return jnp.mean(masked_terms(logits, tokens, noisy, time, config.mask_id, subs=subs))
+
+
+def corrupt(config: ModelConfig, noise: str, tokens: Tokens, key: Key) -> tuple[Tokens, Array]:
+    """Noisy tokens and, for every column, the chance with which it was masked.
+
+    Times are spread evenly over all rows, or over all blocks of all rows (antithetic sampling): a
+    batch then holds all noise levels, and its loss varies little.
+    """
+    assert config.mask_id is not None, "recipes have one"
+    batch, columns = tokens.shape
+    size = config.network.block_size or columns
+    blocks = columns // size
+    first, order, later = (jax.random.fold_in(key, at) for at in range(3))
+    index = jnp.arange(batch * blocks)
+    if blocks > 1:  # or a block's place would tell its time
+        index = jax.random.permutation(order, index)
+    u = spread(jax.random.uniform(first), index, batch * blocks).reshape(batch, blocks)
+    u = jnp.repeat(u, size, axis=1)
+    keys, everything = jax.random.split(later, batch), jnp.ones(tokens.shape, bool)
+    if noise == "exact":
+        count = jnp.floor(u * size).astype(jnp.int32) + 1
+        block = jnp.arange(columns) // size
+        noisy = absorb_exactly(keys, tokens, everything, count, block, config.mask_id)
+        return noisy, count.astype(jnp.float32) / size
+    time = LEAST + (1 - LEAST) * u if noise == "llada" else LEAST + (1 - 2 * LEAST) * u
+    return absorb(keys, tokens, everything, time, config.mask_id), time
+
+
+def _features(config: ModelConfig, params: Params, tokens: Tokens, clean: Tokens | None) -> Array:
+    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    page = Page(tokens, positions, jnp.ones(tokens.shape, bool), clean=clean)
+    features = network.apply(config.network, params, page, whole(page)).features
+    return NetworkDenoiser(config.network).align(features)

@@ -1,0 +1,171 @@
+"""What is trained, on what, and how: a TOML file."""
+
+import dataclasses
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from sake_jax.checks import number, one_of, require
+from sake_jax.models.config import DiTConfig, ModelConfig, TransformerConfig
+
+KINDS = ("llada", "causal", "mdlm", "bd3lm")
+NOISES = ("exact", "llada", "mdlm")
+OPTIMIZERS = ("muon", "adamw")
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The text."""
+
+    train: str
+    validation: str
+    separator: str = "<|endoftext|>"
+    """What stands between documents; one token, which also ends a text."""
+    lower: bool = False
+    """Whether text is turned to lower case."""
+    vocabulary: int = 2048
+    """Tokens of the byte-level BPE that is learned from the training text."""
+    length: int = 128
+    """Tokens of one training example."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """The network."""
+
+    kind: str = "llada"
+    """"llada", "causal" (a Llama, for a judge), "mdlm" or "bd3lm"."""
+    layers: int = 4
+    width: int = 256
+    heads: int = 4
+    mlp: int = 768
+    context: int = 256
+    """Columns a text may have when the model is used."""
+    block: int = 0
+    """Columns of a block, for "bd3lm"."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """The optimisation."""
+
+    steps: int = 10_000
+    batch: int = 16
+    noise: str = "exact"
+    """How tokens are masked: "exact", k of n, k spread evenly over the batch, the least variance;
+    "llada", each with its own chance; "mdlm", the same with its log-linear schedule's ends."""
+    optimizer: str = "muon"
+    """"muon" for matrices (AdamW for the rest), or "adamw"."""
+    rate: float = 0.01
+    """The highest learning rate."""
+    adam_rate: float = 0.003
+    """Muon's for tables and vectors."""
+    warmup: int = 100
+    """Steps of a linear rise."""
+    decay: float = 0.3
+    """The share of the steps, at the end, in which the rate falls to 0."""
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    """The largest norm of a gradient."""
+    ema: float = 0.999
+    """Of the parameters that are kept; 0 keeps the last ones."""
+    seed: int = 0
+    every: int = 100
+    """Steps between lines of the log."""
+    evaluate: int = 1000
+    """Steps between bounds on the validation text."""
+    save: int = 500
+    """Steps between checkpoints."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Everything a run depends on."""
+
+    name: str
+    data: Data
+    model: Model = Model()
+    training: Training = Training()
+
+    def __post_init__(self):
+        one_of("model.kind", self.model.kind, KINDS)
+        one_of("training.noise", self.training.noise, NOISES)
+        one_of("training.optimizer", self.training.optimizer, OPTIMIZERS)
+        for part, names in (
+            (self.data, ("length",)),
+            (self.model, ("layers", "width", "heads", "mlp")),
+            (self.training, ("steps", "batch", "every", "evaluate", "save")),
+        ):
+            for name in names:
+                number(name, getattr(part, name), at_least=1)
+        number("vocabulary", self.data.vocabulary, at_least=258)
+        number("ema", self.training.ema, at_least=0, at_most=0.999999)
+        number("decay", self.training.decay, at_least=0, at_most=1)
+        fits = self.model.context >= self.data.length
+        rule = "model.context must be at least data.length"
+        require(fits, rule, self.model.context, "raise it")
+        if self.model.kind in ("mdlm", "bd3lm"):
+            rule, remedy = "model.mlp must be 4 width for mdlm and bd3lm", "set it"
+            require(self.model.mlp == 4 * self.model.width, rule, self.model.mlp, remedy)
+        if self.model.kind == "bd3lm":
+            whole = self.model.block > 0 and self.data.length % self.model.block == 0
+            rule = "model.block must divide data.length for bd3lm"
+            require(whole, rule, self.model.block, "set it")
+        else:
+            rule = "model.block is for kind = 'bd3lm'"
+            require(self.model.block == 0, rule, self.model.block, "leave it out")
+
+    def config(self, mask_id: int, end_id: int) -> ModelConfig:
+        """The network and its special tokens, as the checkpoint will describe them."""
+        m = self.model
+        sizes: dict[str, Any] = {"V": self.data.vocabulary, "D": m.width, "N": m.layers}
+        sizes |= {"H": m.heads, "F": m.mlp, "context": m.context}
+        ids: dict[str, Any] = {"pad_id": end_id, "bos_id": end_id, "eos_id": end_id}
+        if m.kind in ("llada", "causal"):
+            heads = {"K": m.heads, "head_dim": m.width // m.heads, "eps": 1e-5}
+            network = TransformerConfig(
+                **sizes, **heads, rope_theta=10_000.0, causal=m.kind == "causal"
+            )
+            family = {"llada": "llada", "causal": "llama"}[m.kind]
+            own = {} if m.kind == "causal" else {"mask_id": mask_id}
+            return ModelConfig(family=family, network=network, **own, **ids)
+        network = DiTConfig(
+            **sizes, cond_dim=128, block_size=m.block, stored_limits=m.kind == "bd3lm"
+        )
+        return ModelConfig(family=m.kind, network=network, mask_id=mask_id)
+
+
+def read(path: str | Path) -> Recipe:
+    """A recipe from a TOML file; paths in it are relative to it."""
+    path = Path(path)
+    require(path.is_file(), "the recipe must be a TOML file", str(path), "check the path")
+    try:
+        found = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} must be TOML, got {error}; mend that line.") from error
+    parts = {"data": Data, "model": Model, "training": Training}
+    unknown = sorted(found.keys() - parts.keys() - {"name"})
+    require(not unknown, f"{path} must have name, data, model, training", unknown, "mend it")
+    made: dict[str, Any] = {"name": found.get("name", path.stem)}
+    for name, kind in parts.items():
+        made[name] = _section(kind, name, found.get(name, {}))
+    here = {
+        name: str((path.parent / getattr(made["data"], name)).resolve())
+        for name in ("train", "validation")
+    }
+    return Recipe(**made | {"data": dataclasses.replace(made["data"], **here)})
+
+
+def _section(kind: Any, name: str, given: dict[str, Any]) -> Any:
+    fields: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(kind)}
+    unknown = sorted(given.keys() - fields.keys())
+    require(not unknown, f"[{name}] must have some of {', '.join(fields)}", unknown, "mend it")
+    required = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING]
+    missing = [field for field in required if field not in given]
+    require(not missing, f"[{name}] must name {', '.join(required)}", missing, "add them")
+    for key, value in given.items():
+        wanted = fields[key]
+        right = isinstance(value, wanted) or (wanted is float and isinstance(value, int))
+        right = right and not (wanted is not bool and isinstance(value, bool))
+        require(right, f"{name}.{key} must be a {wanted.__name__}", value, "mend it")
+    return kind(**{k: float(v) if fields[k] is float else v for k, v in given.items()})

@@ -1,0 +1,244 @@
+"""The loop: steps, a log, bounds on held-out text, checkpoints, and going on after a stop."""
+
+import dataclasses
+import functools
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import struct
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from orbax.checkpoint import v1 as orbax
+
+from sake_jax.checks import require
+from sake_jax.models import network
+from sake_jax.models.config import ModelConfig
+from sake_jax.training import corpus
+from sake_jax.training.objective import loss
+from sake_jax.training.optimizer import optimizer, rate
+from sake_jax.training.publish import publish
+from sake_jax.training.recipe import Recipe, Training
+from sake_jax.typing import Key, Leaf, Params
+
+HELD_OUT, DRAWS, ROWS = 256, 4, 32
+"""Validation windows, draws of noise for each, and windows in one pass."""
+KEPT = 2
+"""Checkpoints that are kept."""
+
+
+class TrainState(struct.PyTreeNode):
+    """All that a step changes."""
+
+    step: Leaf
+    params: Params
+    ema: Params
+    """The average that is published."""
+    moments: Any
+    """The optimizer's state."""
+    total: Leaf
+    """() losses since the last line of the log, summed."""
+
+
+class Trainer:
+    """Trains a recipe in a folder, or goes on with what is there.
+
+    The folder holds recipe.json, tokenizer.json, log.jsonl, checkpoints/, and at the end model/.
+    """
+
+    def __init__(self, recipe: Recipe, folder: str | Path, mesh: Mesh | None = None):
+        self.recipe, self.folder, self.mesh = recipe, Path(folder), mesh
+        self._claim()
+        self.tokenizer = self._tokenizer()
+        self.data = corpus.load(recipe.data, self.tokenizer)
+        end, noise = (self.tokenizer.token_to_id(t) for t in (recipe.data.separator, corpus.MASK))
+        self.config = recipe.config(noise, end)
+        self.saved = orbax.training.Checkpointer(
+            str((self.folder / "checkpoints").resolve()),
+            preservation_policy=orbax.training.preservation_policies.LatestN(KEPT),  # type: ignore
+            cleanup_tmp_directories=True,
+        )
+        self.stream = self._placed(jnp.asarray(self.data.train))
+        self.state = self._begin()
+
+    def train(self, on_step: Callable[[int, float], None] = lambda step, loss: None) -> TrainState:
+        """Runs to the recipe's last step. Interrupted, it saves what it has and lets go.
+
+        `on_step` is called after every step with its number and loss.
+        """
+        t, key = self.recipe.training, jax.random.key(self.recipe.training.seed)
+        at, clock = int(self.state.step), time.perf_counter()
+        since = at
+        try:
+            while at < t.steps:
+                self.state, lost, norm = step(
+                    self.config, t, self.recipe.data.length, self.mesh, self.state, self.stream, key
+                )
+                on_step(at + 1, float(lost))
+                at += 1
+                if at % t.every == 0 or at == t.steps:
+                    self._log(at, since, float(norm), time.perf_counter() - clock)
+                    since = at
+                if at % t.save == 0 or at == t.steps:
+                    self.save()
+                if since == at:  # neither bounds nor checkpoints count as training
+                    clock = time.perf_counter()
+        except KeyboardInterrupt:
+            # The state may be half way: it was donated to the step that did not come back.
+            if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state)):
+                self.save()
+            raise
+        return self.state
+
+    def save(self) -> None:
+        """A checkpoint of the state as it is."""
+        self.saved.save(int(self.state.step), self.state, overwrite=True)
+
+    def publish(self, dtype: str = "float16") -> Path:
+        """The averaged parameters as a model that `sake_jax.load` takes."""
+        return publish(self.config, self.state.ema, self.tokenizer, self.folder / "model", dtype)
+
+    def validate(self) -> float:
+        """The loss on held-out text in nats per token, always with the same noise."""
+        length = self.recipe.data.length
+        count = min(HELD_OUT, len(self.data.validation) // length)
+        windows = self.data.validation[: count * length].reshape(count, length)
+        rows = min(ROWS, count)
+        count -= count % rows
+        parts = windows[:count].reshape(-1, rows, length)
+        draws = 1 if self.config.network.causal else DRAWS
+        found = [
+            evaluate(self.config, self.state.ema, jnp.asarray(part), jax.random.key(draw))
+            for part in parts
+            for draw in range(draws)
+        ]
+        return float(np.mean(jax.device_get(found)))
+
+    def _log(self, at: int, since: int, norm: float, seconds: float) -> None:
+        t = self.recipe.training
+        first = (at - 1) // t.every * t.every
+        line = {
+            "step": at,
+            "loss": float(self.state.total) / (at - first),
+            "gradient": norm,
+            "rate": np.asarray(rate(t, t.rate)(at - 1)).item(),
+            "tokens": at * t.batch * self.recipe.data.length,
+            "tokens_per_second": (at - since) * t.batch * self.recipe.data.length / seconds,
+        }
+        self.state = self.state.replace(total=jnp.zeros_like(self.state.total))
+        if at % t.evaluate == 0 or at == t.steps:
+            nats = self.validate()
+            bits = nats / np.log(2) / self.data.bytes_per_token
+            line |= {"validation": nats, "bits_per_byte": float(bits)}
+        with (self.folder / "log.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _claim(self) -> None:
+        """Writes the recipe into a new folder; a folder with another one is refused."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path, mine = self.folder / "recipe.json", dataclasses.asdict(self.recipe)
+        if path.exists():
+            rule = f"{self.folder} must be new or hold a run of the same recipe"
+            theirs = json.loads(path.read_text())
+            require(theirs == mine, rule, "another", "choose another folder")
+        path.write_text(json.dumps(mine, indent=1))
+
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        path = self.folder / "tokenizer.json"
+        if not path.exists():
+            partial = path.with_suffix(".partial")
+            corpus.learn_tokenizer(self.recipe.data).save(str(partial))
+            partial.rename(path)
+        return Tokenizer.from_file(str(path))
+
+    def _begin(self) -> TrainState:
+        state = self._placed(initial(self.config, self.recipe.training))
+        if self.saved.latest is not None:
+            like = lambda x: jax.ShapeDtypeStruct(  # noqa: E731
+                x.shape, x.dtype, sharding=x.sharding
+            )
+            target = jax.tree.map(like, state)
+            state = self._placed(self.saved.load(self.saved.latest, target))
+        self._cut_log(int(state.step))
+        return state
+
+    def _cut_log(self, step: int) -> None:
+        """Takes away what was logged after the checkpoint: it will be logged again."""
+        path = self.folder / "log.jsonl"
+        if path.exists():
+            lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
+            kept = [line for line in lines if json.loads(line)["step"] <= step]
+            path.write_text("".join(line + "\n" for line in kept))
+
+    def _placed(self, tree: Any) -> Any:
+        """On the mesh, a copy on every device."""
+        if self.mesh is None:
+            return tree
+        return jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec()))
+
+
+def initial(config: ModelConfig, training: Training) -> TrainState:
+    """Fresh parameters; the head begins small, so that all tokens are about equally likely."""
+    params = network.init(config.network, jax.random.key(training.seed))
+    params["output"]["rows"] = params["output"]["rows"] / config.network.D**0.5
+    moments = optimizer(training, params).init(params)
+    # A copy: both are donated to the same step.
+    ema = jax.tree.map(jnp.copy, params)
+    return TrainState(jnp.int32(0), params, ema, moments, jnp.float32(0))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3), donate_argnums=4)
+def step(
+    config: ModelConfig,
+    training: Training,
+    length: int,
+    mesh: Mesh | None,
+    state: TrainState,
+    stream: Array,
+    key: Key,
+) -> tuple[TrainState, Array, Array]:
+    """One step; examples and noise come from the run's key and the step's number."""
+    own = jax.random.fold_in(key, state.step)
+    where, noise = jax.random.fold_in(own, 0), jax.random.fold_in(own, 1)
+    starts = jax.random.randint(where, (training.batch,), 0, stream.size - length + 1)
+    tokens = jax.vmap(lambda at: jax.lax.dynamic_slice(stream, (at,), (length,)))(starts)
+    if mesh is not None:
+        spread = NamedSharding(mesh, PartitionSpec("data"))
+        tokens = jax.lax.with_sharding_constraint(tokens, spread)
+    lossy = functools.partial(loss, config, training.noise)
+    lost, gradient = jax.value_and_grad(lossy)(state.params, tokens, noise)
+    frozen = network.exact(config.network)
+    gradient = _without(gradient, frozen)
+    # optax promotes dtypes and ranks, which a user's strict mode would refuse.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        chosen = optimizer(training, state.params)
+        moved, moments = chosen.update(gradient, state.moments, state.params)
+        params = optax.apply_updates(state.params, _without(moved, frozen))
+    # Early averages would remember the beginning for too long.
+    count = state.step.astype(jnp.float32)
+    keep = jnp.minimum(training.ema, (1 + count) / (10 + count))
+    ema = jax.tree.map(lambda old, new: keep * old + (1 - keep) * new, state.ema, params)
+    state = TrainState(state.step + 1, params, ema, moments, state.total + lost)
+    return state, lost, optax.tree.norm(gradient)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def evaluate(config: ModelConfig, params: Params, tokens: Array, key: Key) -> Array:
+    """The loss of a batch of examples, with the least variance."""
+    return loss(config, "exact", params, tokens, key)
+
+
+def _without(tree: Params, frozen: frozenset[str]) -> Params:
+    """Zeros for parameters that are not trained."""
+    leaves = network.flat(tree)
+    return network.nested(
+        {name: jnp.zeros_like(x) if name in frozen else x for name, x in leaves.items()}
+    )

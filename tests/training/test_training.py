@@ -1,0 +1,298 @@
+"""Training: recipes, the corpus, every loss, exact resumption, and a model that loads."""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sake_jax as sj
+from sake_jax.training import Trainer, corpus, read
+from sake_jax.training.figure import loss_curve
+from sake_jax.training.objective import corrupt, loss
+from sake_jax.training.optimizer import optimizer, rate
+from sake_jax.training.trainer import initial
+
+WORDS = ("the", "cat", "sat", "on", "a", "mat", ".", "dog", "ran", "to", "and", "they", "were")
+RECIPE = """
+name = "tiny"
+[data]
+train = "train.txt"
+validation = "held.txt"
+lower = true
+vocabulary = 270
+length = 16
+[model]
+kind = "llada"
+layers = 2
+width = 32
+heads = 2
+mlp = 48
+context = 32
+[training]
+steps = 8
+batch = 4
+warmup = 2
+every = 2
+evaluate = 4
+save = 4
+"""
+
+
+def story(random):
+    return " ".join(random.choice(WORDS, 12)).capitalize()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A recipe and a corpus of made-up stories."""
+    where = tmp_path_factory.mktemp("corpus")
+    random = np.random.default_rng(0)
+    for name, count in (("train.txt", 80), ("held.txt", 20)):
+        stories = [story(random) for _ in range(count)]
+        (where / name).write_text("\n<|endoftext|>\n".join(stories))
+    (where / "tiny.toml").write_text(RECIPE)
+    return where
+
+
+def recipe_of(folder, **changes):
+    """The recipe with changes like model={"kind": "mdlm"}."""
+    recipe = read(folder / "tiny.toml")
+    parts = {name: dataclasses.replace(getattr(recipe, name), **c) for name, c in changes.items()}
+    return dataclasses.replace(recipe, **parts)
+
+
+def losses(folder):
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [(line["step"], line["loss"], line.get("validation")) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def straight(folder, tmp_path_factory):
+    """A run without interruption."""
+    trainer = Trainer(recipe_of(folder), tmp_path_factory.mktemp("straight"))
+    trainer.train()
+    return trainer
+
+
+def test_a_run_logs_draws_and_publishes_a_model_that_loads(straight):
+    found = losses(straight.folder)
+    assert [step for step, _, _ in found] == [2, 4, 6, 8]
+    assert [held is not None for _, _, held in found] == [False, True, False, True]
+    assert found[-1][1] < found[0][1]
+    assert loss_curve(straight.folder).stat().st_size > 10_000
+    lm = sj.load(straight.publish("float32"))
+    assert lm.config == straight.config
+    for ours, theirs in zip(
+        jax.tree.leaves(lm.params), jax.tree.leaves(straight.state.ema), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    text = "the cat sat"
+    assert lm.tokenizer.decode(lm.tokenizer(text)["input_ids"]) == text
+    assert lm.tokenizer("<|mask|>")["input_ids"] == [lm.config.mask_id]
+    out = sj.generate(lm, sj.masked(lm, length=8), [text], samples=2, key=jax.random.key(0))
+    assert len(out.texts[0]) == 2
+    half = sj.load(straight.publish("float16"))
+    np.testing.assert_allclose(
+        half.params["input"]["rows"], straight.state.ema["input"]["rows"], atol=2e-3
+    )
+
+
+def test_a_stopped_run_goes_on_with_the_same_losses(folder, straight, tmp_path):
+    """Stopped by Ctrl-C between two checkpoints."""
+
+    def stop(step, loss):
+        if step == 5:
+            raise KeyboardInterrupt
+
+    first = Trainer(recipe_of(folder), tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        first.train(stop)
+    again = Trainer(recipe_of(folder), tmp_path)
+    assert int(again.state.step) == 5
+    again.train()
+    assert losses(tmp_path) == losses(straight.folder)
+    finished = Trainer(recipe_of(folder), tmp_path)
+    finished.train()
+    assert losses(tmp_path) == losses(straight.folder), "nothing is left to do"
+
+
+def test_a_killed_run_repeats_what_was_not_saved(folder, straight, tmp_path):
+    first = Trainer(recipe_of(folder), tmp_path)
+
+    def die(step, loss):
+        if step == 7:
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError):
+        first.train(die)
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"step": 7, "lo')  # cut while writing
+    again = Trainer(recipe_of(folder), tmp_path)
+    assert int(again.state.step) == 4
+    again.train()
+    assert losses(tmp_path) == losses(straight.folder)
+
+
+def test_eight_devices_train_as_one(folder, straight, tmp_path):
+    trainer = Trainer(recipe_of(folder, training={"steps": 4, "batch": 8}), tmp_path / "one")
+    spread = Trainer(
+        recipe_of(folder, training={"steps": 4, "batch": 8}), tmp_path / "many", sj.mesh(data=8)
+    )
+    trainer.train()
+    spread.train()
+    assert len(spread.state.params["input"]["rows"].sharding.device_set) == 8
+    for one, many in zip(losses(trainer.folder), losses(spread.folder), strict=True):
+        np.testing.assert_allclose(one[1], many[1], rtol=1e-4)
+
+
+KINDS = {
+    "causal": {"model": {"kind": "causal"}},
+    "mdlm": {"model": {"kind": "mdlm", "mlp": 128}, "training": {"noise": "mdlm", "ema": 0.0}},
+    "bd3lm": {
+        "model": {"kind": "bd3lm", "mlp": 128, "block": 4},
+        "training": {"optimizer": "adamw", "rate": 0.003, "weight_decay": 0.1, "clip": 0.5},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_learns_and_loads(kind, folder, tmp_path):
+    trainer = Trainer(recipe_of(folder, **KINDS[kind]), tmp_path)
+    before = trainer.validate()
+    trainer.train()
+    assert trainer.validate() < before
+    lm = sj.load(trainer.publish("float32"))
+    assert lm.config.network == trainer.config.network
+    assert lm.config.mask_id == trainer.config.mask_id
+    tokens = np.asarray(trainer.data.validation[:16], np.int32)[None]
+    if kind == "causal":
+        assert np.isfinite(np.asarray(lm.score(tokens))).all()
+    else:
+        assert np.isfinite(sj.bound(lm, tokens, key=jax.random.key(0), draws=2).value).all()
+
+
+def test_the_loss_is_the_bound_that_likelihood_computes(straight):
+    """The same number by two ways of drawing, within the noise of both."""
+    lm = sj.LanguageModel(straight.config, straight.state.ema)
+    tokens = jnp.asarray(straight.data.validation[:64].reshape(4, 16))
+    found = sj.bound(lm, np.asarray(tokens), key=jax.random.key(1), draws=64)
+    batch = jnp.tile(tokens, (64, 1))
+    for noise in ("exact", "llada", "mdlm"):
+        mine = float(loss(lm.config, noise, lm.params, batch, jax.random.key(2)))
+        assert abs(mine - found.value.mean()) < 0.25, noise
+
+
+def test_noise_masks_what_it_says(folder):
+    config = recipe_of(folder).config(269, 0)
+    tokens = jnp.ones((64, 16), jnp.int32)
+    for noise in ("exact", "llada", "mdlm"):
+        noisy, time = corrupt(config, noise, tokens, jax.random.key(0))
+        masked = np.asarray(noisy == 269)
+        np.testing.assert_allclose(masked.mean(), np.asarray(time).mean(), atol=0.04)
+        spread = np.sort(np.asarray(time)[:, 0])
+        assert np.diff(spread).max() <= 1 / 16 + 1e-6, "no gap between the batch's times"
+        if noise == "exact":
+            np.testing.assert_array_equal(masked.sum(axis=1), np.asarray(time)[:, 0] * 16)
+    blocks = recipe_of(folder, **KINDS["bd3lm"]).config(269, 0)
+    _, time = corrupt(blocks, "exact", tokens, jax.random.key(0))
+    assert len(np.unique(np.asarray(time)[0].reshape(4, 4), axis=1)[0]) == 1
+    assert len(np.unique(np.asarray(time)[0])) > 1, "blocks have times of their own"
+
+
+def test_the_rate_rises_stays_and_falls():
+    training = recipe_training(steps=100, warmup=10, decay=0.2)
+    found = [float(rate(training, 1.0)(step)) for step in (0, 5, 10, 50, 79, 90, 100)]
+    np.testing.assert_allclose(found, [0, 0.5, 1, 1, 1, 0.5, 0], atol=1e-6)
+
+
+def recipe_training(**changes):
+    from sake_jax.training.recipe import Training
+
+    return dataclasses.replace(Training(), **changes)
+
+
+def test_muon_turns_matrices_only(straight):
+    """An orthogonalised update of a kernel has equal singular values; a table's has not."""
+    training = recipe_training(steps=10, warmup=0, rate=1.0, adam_rate=1.0)
+    params = initial(straight.config, training).params
+    gradient = jax.tree.map(
+        lambda x: jax.random.normal(jax.random.key(x.size), x.shape, x.dtype), params
+    )
+    chosen = optimizer(training, params)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        moved, _ = chosen.update(gradient, chosen.init(params), params)
+    values = np.linalg.svd(np.asarray(moved["blocks"]["mlp"]["gate"]["kernel"]))[1]
+    assert values.min() / values.max() > 0.5
+    values = np.linalg.svd(np.asarray(moved["output"]["rows"]))[1]
+    assert values.min() / values.max() < 0.9
+
+
+def test_documents_are_split_and_lowered(folder):
+    data = read(folder / "tiny.toml").data
+    texts = corpus.documents(data.train, data)
+    assert len(texts) == 80
+    assert all(text == text.lower() for text in texts)
+    cased = corpus.documents(data.train, dataclasses.replace(data, lower=False))
+    assert any(text != text.lower() for text in cased)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('kind = "llada"', 'kind = "gpt"', "model.kind must be one of"),
+        ("batch = 4", "batch = 0", "batch must be at least 1"),
+        ("batch = 4", 'batch = "four"', "training.batch must be a int"),
+        ("batch = 4", "bacth = 4", r"\[training\] must have some of"),
+        ("[training]", "[trainign]", "must have name, data, model, training"),
+        ("context = 32", "context = 8", "context must be at least data.length"),
+        ("context = 32", "context = 32\nblock = 4", "is for kind = 'bd3lm'"),
+        ('train = "train.txt"', "", r"\[data\] must name train, validation"),
+        ("lower = true", "lower = tru", "must be TOML"),
+        ('kind = "llada"', 'kind = "mdlm"', "mlp must be 4 width"),
+    ],
+)
+def test_bad_recipes(old, new, message, folder, tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text(RECIPE.replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        read(path)
+
+
+def test_bad_runs(folder, straight, tmp_path):
+    with pytest.raises(ValueError, match="must be a TOML file"):
+        read(tmp_path / "none.toml")
+    with pytest.raises(ValueError, match="must be new or hold a run of the same recipe"):
+        Trainer(recipe_of(folder, training={"seed": 1}), straight.folder)
+    with pytest.raises(ValueError, match="must be a text file"):
+        Trainer(recipe_of(folder, data={"train": "nowhere"}), tmp_path / "a")
+    with pytest.raises(ValueError, match="long enough for 5000 tokens"):
+        Trainer(recipe_of(folder, data={"vocabulary": 5000}), tmp_path / "b")
+    with pytest.raises(ValueError, match="must hold log"):
+        loss_curve(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_command_stops_at_ctrl_c_and_goes_on(folder, tmp_path):
+    recipe = folder / "long.toml"
+    recipe.write_text(RECIPE.replace("steps = 8", "steps = 400"))
+    command = [sys.executable, "-m", "sake_jax.cli", "train", str(recipe), "--out", str(tmp_path)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    log = tmp_path / "log.jsonl"
+    while not (log.exists() and log.stat().st_size):
+        time.sleep(0.2)
+        assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "the same command goes on" in said
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert "going on after step" in done.stdout
+    assert (tmp_path / "model" / "model.safetensors").exists()
+    assert (tmp_path / "loss.png").exists()
