@@ -14,8 +14,8 @@ from sake_jax.typing import Leaf
 class Sight(struct.PyTreeNode):
     """Where the T rows in work stand among the columns, and which P of those are looked at."""
 
-    angles: Leaf
-    """(B, P, head_dim / 2) rotary angles of the columns; None without rotary positions."""
+    turns: Leaf
+    """(2, B, P, head_dim / 2) cosines and sines of the columns' rotary angles, or None."""
     allowed: Leaf
     """(B, T, P) which columns each row may look at."""
     start: Leaf
@@ -50,10 +50,12 @@ class Memory(struct.PyTreeNode):
         )
 
 
-def rotary_angles(positions: Array, frequencies: Array) -> Array:
-    """(B, L, head_dim / 2) position times frequency."""
+def rotary_turns(positions: Array, frequencies: Array) -> Array:
+    """(2, B, L, head_dim / 2) cosine and sine of position times frequency."""
     # A broadcast, not an einsum: matrix units would round positions to bfloat16.
-    return positions.astype(jnp.float32)[:, :, None] * precise(frequencies)[None, None, :]
+    angles = positions.astype(jnp.float32)[:, :, None] * precise(frequencies)[None, None, :]
+    # Once for all layers: without the barrier they are computed again wherever they are used.
+    return jax.lax.optimization_barrier(jnp.stack([jnp.cos(angles), jnp.sin(angles)]))
 
 
 def frequencies(theta: float, head_dim: int) -> Array:
@@ -61,10 +63,10 @@ def frequencies(theta: float, head_dim: int) -> Array:
     return theta ** (-jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
 
 
-def rotate(x: Array, angles: Array) -> Array:
+def rotate(x: Array, turns: Array) -> Array:
     """Turns the halves of every head against each other, in float32 (not interleaved)."""
     left, right = jnp.split(precise(x), 2, axis=-1)
-    cos, sin = jnp.cos(angles)[:, :, None, :], jnp.sin(angles)[:, :, None, :]
+    cos, sin = turns[:, :, :, None, :]
     return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], -1).astype(x.dtype)
 
 
@@ -107,10 +109,10 @@ class Attention(nnx.Module):
             memory = memory.write(layer, sight.start, k, v)
             kept = memory.read(layer, sight.first, sight.allowed.shape[-1])
             k, v = (part.astype(q.dtype) for part in kept)
-        if sight.angles is not None:
+        if sight.turns is not None:
             at = sight.start - sight.first
-            own = jax.lax.dynamic_slice_in_dim(sight.angles, at, x.shape[1], axis=1)
-            q, k = rotate(q, own), rotate(k, sight.angles)
+            own = jax.lax.dynamic_slice_in_dim(sight.turns, at, x.shape[1], axis=2)
+            q, k = rotate(q, own), rotate(k, sight.turns)
         # JAX's own code promotes bfloat16, which a user's strict mode would refuse.
         with jax.numpy_dtype_promotion("standard"):
             mixed = jax.nn.dot_product_attention(q, k, v, mask=sight.allowed[:, None])

@@ -47,6 +47,10 @@ class NetworkDenoiser(struct.PyTreeNode):
         """Whether row j of the network predicts token j + 1."""
         return self.config.shifted or self.config.causal
 
+    def prepare(self, params: Params) -> Params:
+        """The parameters as a loop over `read` wants them."""
+        return network.apart(params)
+
     def read(self, params: Params, view: View, cache: Any) -> tuple[Features, Any]:
         """Features of all columns, aligned with the token they predict.
 
@@ -74,7 +78,7 @@ class NetworkDenoiser(struct.PyTreeNode):
         def some(back: int, cache: Cache) -> Cache:
             width = min(back + ahead, columns)
             start = jnp.clip(view.start - back, 0, columns - width)
-            return self._update(params, page, Work(start, cache.memory, width), cache)
+            return self._update(params, page, Work(start, cache.memory, width=width), cache)
 
         def all_(cache: Cache) -> Cache:
             return self._update(params, page, whole(page, cache.memory), cache)

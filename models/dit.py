@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from sake_jax.models.attention import Attention, Memory, Sight, frequencies, rotary_angles
+from sake_jax.models.attention import Attention, Memory, Sight, frequencies, rotary_turns
 from sake_jax.models.config import DiTConfig
 from sake_jax.models.layers import LayerNorm, Linear, Table, constant, stack
 from sake_jax.models.mlp import GeluMLP
@@ -105,8 +105,8 @@ class DiT(nnx.Module):
             lambda part: jax.lax.dynamic_slice_in_dim(part, first, count, axis=1),
             (page.positions, page.attend),
         )
-        angles = rotary_angles(here[0], jax.lax.stop_gradient(self.frequencies[...]))
-        sight = Sight(angles, allowed(c, page, work, *here), work.start, first)
+        turns = rotary_turns(here[0], jax.lax.stop_gradient(self.frequencies[...]))
+        sight = Sight(turns, allowed(c, page, work, *here), work.start, first)
         x, memory = through(self.blocks, x, sight, work, cond)
         if beside:
             x = jnp.split(x, 2, axis=1)[0]

@@ -3,11 +3,12 @@
 import functools
 from typing import Any
 
+import jax
 from flax import nnx, traverse_util
 
 from sake_jax.models.config import DiTConfig, NetworkConfig
 from sake_jax.models.dit import DiT
-from sake_jax.models.page import Output, Page, Work
+from sake_jax.models.page import UNROLLED, Output, Page, Work
 from sake_jax.models.transformer import Transformer
 from sake_jax.typing import Key, Params
 
@@ -65,6 +66,21 @@ def init(config: NetworkConfig, key: Key) -> Params:
     return nnx.to_pure_dict(nnx.split(build(config, nnx.Rngs(key)))[1])
 
 
+def apart(params: Params) -> Params:
+    """The same parameters with the layers of a short stack apart, for use in a loop.
+
+    A stack would be cut into layers again at every round, which copies all of them.
+    """
+    count = jax.tree.leaves(params["blocks"])[0].shape[0]
+    if count > UNROLLED:
+        return params
+    layers = [jax.tree.map(lambda leaf, at=at: leaf[at], params["blocks"]) for at in range(count)]
+    return params | {"blocks": tuple(layers)}
+
+
 def apply(config: NetworkConfig, params: Params, page: Page, work: Work) -> Output:
     """Runs the network on the rows in work."""
+    if isinstance(params["blocks"], tuple):
+        work = work.replace(layers=params["blocks"])
+        params = params | {"blocks": params["blocks"][0]}  # for its structure
     return nnx.merge(_parts(config)[0], params)(page, work)

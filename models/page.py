@@ -38,6 +38,8 @@ class Work(struct.PyTreeNode):
     """() the first of them."""
     memory: Any = None
     """A `Memory`, or None."""
+    layers: Any = None
+    """The parameters of each layer, where they were taken apart before a loop."""
     width: int = struct.field(pytree_node=False, default=0)
     """How many."""
 
@@ -58,19 +60,22 @@ class Output(struct.PyTreeNode):
 
 def whole(page: Page, memory: Memory | None = None) -> Work:
     """All columns of a page."""
-    return Work(jnp.int32(0), memory, page.tokens.shape[1])
+    return Work(jnp.int32(0), memory, width=page.tokens.shape[1])
 
 
 def through(blocks: nnx.Module, x: Array, sight: Sight, work: Work, *more: Array):
     """Scans stacked layers; the memory is carried, so that it is updated in place."""
     graph, params = nnx.split(blocks)
-    count = jax.tree.leaves(params)[0].shape[0]
 
     def body(carry, layer):
         (x, memory), (params, index) = carry, layer
         return nnx.merge(graph, params)(x, sight, memory, index, *more), None
 
+    carry = (x, work.memory)
+    if work.layers is not None:
+        for index, layer in enumerate(work.layers):
+            carry, _ = body(carry, (layer, jnp.int32(index)))
+        return carry
+    count = jax.tree.leaves(params)[0].shape[0]
     unroll = count if count <= UNROLLED else 1
-    layers = (params, jnp.arange(count))
-    (x, memory), _ = jax.lax.scan(body, (x, work.memory), layers, unroll=unroll)
-    return x, memory
+    return jax.lax.scan(body, carry, (params, jnp.arange(count)), unroll=unroll)[0]

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from sake_jax.models.attention import Attention, Memory, Sight, frequencies, rotary_angles
+from sake_jax.models.attention import Attention, Memory, Sight, frequencies, rotary_turns
 from sake_jax.models.config import TransformerConfig
 from sake_jax.models.layers import LayerNorm, RMSNorm, Table, stack
 from sake_jax.models.mlp import Experts, GatedMLP, GeluMLP
@@ -54,12 +54,12 @@ class Transformer(nnx.Module):
     def __call__(self, page: Page, work: Work) -> Output:
         c = self.config
         x = self.input(work.rows(page.tokens))
-        angles = None
+        turns = None
         if c.rope_theta is None:
             x = x + self.places(work.rows(page.positions))
         else:
-            angles = rotary_angles(page.positions, frequencies(c.rope_theta, c.head_dim))
-        sight = Sight(angles, self._allowed(page, work), work.start, jnp.int32(0))
+            turns = rotary_turns(page.positions, frequencies(c.rope_theta, c.head_dim))
+        sight = Sight(turns, self._allowed(page, work), work.start, jnp.int32(0))
         x, memory = through(self.blocks, x, sight, work)
         features = self.norm(x)
         return Output(features, features, memory)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from sake_jax.checks import number, require
 from sake_jax.core import LOWEST, Guidance
-from sake_jax.guidance.select import threshold
+from sake_jax.guidance.select import first_largest, threshold
 from sake_jax.typing import Logits, Number
 
 
@@ -24,7 +24,7 @@ class Temperature(Guidance):
     def apply(self, logits, psi, state, ctx):
         value = ctx.number(self.value)
         scaled = jnp.clip(logits / jnp.where(value > 0, value, 1), LOWEST, -LOWEST)
-        first = jnp.argmax(logits, axis=-1, keepdims=True)
+        first = first_largest(logits)[..., None]
         coldest = jnp.where(jnp.arange(logits.shape[-1])[None, None, :] == first, 0, LOWEST)
         return jnp.where(value > 0, scaled, coldest), state
 
@@ -36,6 +36,15 @@ def temperature(value: Number) -> Temperature:
     >>> cooling = sj.temperature(sj.linear(1.0, 0.2))
     """
     return Temperature(number("temperature", value, at_least=0))
+
+
+def is_greedy(guidance: Guidance) -> bool:
+    """Whether it is temperature 0 for sure: a traced number or a schedule may be anything."""
+    return (
+        isinstance(guidance, Temperature)
+        and isinstance(guidance.value, float)
+        and (guidance.value == 0)
+    )
 
 
 class TopK(Guidance):

@@ -19,6 +19,12 @@ from sake_jax.samplers.stop import Stop
 from sake_jax.typing import Key, Leaf, Params
 
 
+def prepared(sampler: Sampler, params: Params) -> Params:
+    """The parameters as the denoiser wants them in a loop, if it has a wish."""
+    prepare = getattr(sampler.denoiser, "prepare", None)
+    return params if prepare is None else prepare(params)
+
+
 def start(sampler: Sampler, params: Params, key: Key, canvas: Canvas, cache: Any = None) -> State:
     """The state before the first step."""
     if canvas.mask_id is None and sampler.process.decides:
@@ -52,6 +58,7 @@ def run(
     Returns the final canvas and the Info of all steps, steps first; with `trajectory` also
     the tokens after each step, (S, B, L).
     """
+    params = prepared(sampler, params)
     state, parts = start(sampler, params, key, canvas, cache), []
     for first, count, reread in sampler.plan.segments:
 
@@ -119,6 +126,7 @@ def depart(sampler, params, key, canvas, cache=None, *, stop=None, trajectory=Fa
 
 def travel(sampler, params, key, trip: Trip, end, *, stop=None, reread: int = 0) -> Trip:
     """Goes on until the plan's step `end`, or until nothing is open."""
+    params = prepared(sampler, params)
 
     def unfinished(trip: Trip) -> Array:
         canvas = trip.state.canvas
@@ -170,6 +178,8 @@ def stream(
 
 @functools.partial(jax.jit, static_argnames=("steps", "reread"))
 def _advance(sampler, params, key, state: State, first: Array, steps: int, reread: int):
+    params = prepared(sampler, params)
+
     def body(state, index):
         return step(sampler, params, key, state, index, reread)
 

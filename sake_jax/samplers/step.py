@@ -24,10 +24,12 @@ from sake_jax.core import (
 )
 from sake_jax.guidance.compose import Chain, Guided, When, chain, guide, identity, last_word
 from sake_jax.guidance.entropy import entropy, kl
+from sake_jax.guidance.select import first_largest
+from sake_jax.guidance.shaping import is_greedy
 from sake_jax.process import Identity
 from sake_jax.reveal import as_rule, everything
 from sake_jax.reveal import confidence as most_confident
-from sake_jax.samplers.noise import Noise, gumbel, row_keys
+from sake_jax.samplers.noise import Noise, gumbel, row_keys, still
 from sake_jax.samplers.plans import Blocks
 from sake_jax.typing import Key, Logits, Params
 
@@ -82,7 +84,8 @@ def sampler(
         left to right).
       reuse: does not read a canvas again that the last step left as it was. For plans without
         a cache, and denoisers that do not look at the time.
-      noise: where Gumbel noise comes from; replace it to replay recorded noise.
+      noise: where Gumbel noise comes from; replace it to replay recorded noise. None is made
+        where `draw` has temperature 0.
       record: "brief"; "signal" for telemetry that needs base and guided logits, "full"
         for the likeliest candidates and the kernel's weights at every position too.
     """
@@ -91,6 +94,8 @@ def sampler(
     _check_denoiser(denoiser)
     process = process or Identity()
     draw = chain(identity(), *([draw] if draw else []))
+    if noise is gumbel and any(is_greedy(part) for part in draw.parts):
+        noise = still
     rule = "draw must only shape logits (temperature, filters)"
     require(_only_shapes(draw), rule, draw, "put other guidances in guidance=")
     if reuse:
@@ -197,7 +202,7 @@ def step(
     noise = sampler.noise(draw_key, view, log_q.shape[-1])
     if view.greedy is not None:
         noise = jnp.where(view.greedy, 0, noise)
-    drawn = jnp.argmax(log_q + noise, axis=-1)
+    drawn = first_largest(log_q + noise)
     finite = jnp.all(jnp.isfinite(guided.logits), axis=(1, 2)) | ~jnp.any(ctx.open, axis=1)
     kept = sampler.reveal(_seen(sampler, guided, ctx), drawn, view, reveal_key)
     kept = kept & ctx.open & finite[:, None]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sake_jax as sj
-from sake_jax.guidance.select import threshold
+from sake_jax.guidance.select import first_largest, threshold
 from sake_jax.testing import toy_context, toy_params, toy_view
 
 CTX = toy_context(toy_params(0), toy_view(0))
@@ -132,3 +132,11 @@ def test_threshold_is_an_order_statistic(seed):
         assert np.array_equal(found, np.sort(values, axis=-1)[:, -rank])
     beyond = threshold(jnp.asarray(values), jnp.ones((3, 25)), jnp.full(3, 26.0))
     assert np.isneginf(np.asarray(beyond)).all()
+
+
+def test_first_largest_is_argmax_and_takes_the_first_of_equals():
+    random = np.random.default_rng(0)
+    values = jnp.asarray(random.integers(0, 4, (5, 3, 11)), jnp.float32)
+    np.testing.assert_array_equal(first_largest(values), jnp.argmax(values, axis=-1))
+    assert int(first_largest(jnp.array([1.0, jnp.nan, 0.0]))) == 2
+    assert int(first_largest(jnp.full(4, -jnp.inf))) == 0

@@ -10,7 +10,7 @@ from replay import model
 import registry
 import sake_jax as sj
 from sake_jax import reveal
-from sake_jax.samplers import drive
+from sake_jax.samplers import drive, gumbel
 from sake_jax.testing import ToyDenoiser, toy_params
 
 KEY, MASK = jax.random.key(7), 270
@@ -220,3 +220,17 @@ def test_confidence_decides_the_order():
     }  # fmt: skip
     assert not np.array_equal(runs["guided"][0], runs["base"][0])
     assert not np.array_equal(runs["base"][0], runs["drawn"][0])
+
+
+def test_greedy_decoding_makes_no_noise():
+    """Gumbel noise for a large window costs more than the network; at temperature 0 it is idle."""
+    greedy, warm = masked(draw=sj.temperature(0.0)), masked(draw=sj.temperature(0.1))
+    assert greedy.noise is sj.still
+    assert warm.noise is not sj.still
+    filtered = masked(draw=sj.chain(sj.top_k(5), sj.temperature(0.0)))
+    assert filtered.noise is sj.still
+    tokens = [
+        sj.run(s, model("llada").params, KEY, canvas(samples=1))[0].tokens
+        for s in (greedy, greedy.replace(noise=gumbel))
+    ]
+    np.testing.assert_array_equal(*tokens)

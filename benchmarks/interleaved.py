@@ -1,0 +1,82 @@
+"""Time of several programs, in turn, so that a busy moment hits all of them alike."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Side = Callable[[], Any]
+"""One run of a program, to its end; returns what it computed."""
+
+
+def progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def measure(
+    title: str,
+    sides: dict[str, Side],
+    repeats: int,
+    bases: list[str],
+    check: Callable[[dict[str, Any]], None] = lambda results: None,
+) -> dict[str, Any]:
+    """All sides once, to compile, then in turn; each round begins with another one.
+
+    Args:
+      title: for the reports of progress.
+      sides: what to run, by name.
+      repeats: rounds.
+      bases: names of the sides that others are divided by.
+      check: looks at what the first runs computed, and raises if it is wrong.
+
+    Returns the seconds of the first runs and of all others, "against" each base the ratios, and
+    how many cores other processes used in the meantime.
+    """
+    names, first, results = list(sides), {}, {}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+
+    def timed(name: str) -> float:
+        begin = time.perf_counter()
+        results[name] = sides[name]()
+        return time.perf_counter() - begin
+
+    for name in names:
+        first[name] = timed(name)
+        progress(f"{title}: first run {first[name]:.2f} s, {name}")
+    check(results)
+    others, begin = busy(), time.perf_counter()
+    for turn in range(repeats):
+        at = turn % len(names)
+        for name in names[at:] + names[:at]:
+            seconds[name].append(timed(name))
+        now = ", ".join(f"{seconds[name][-1]:.2f}" for name in names)
+        progress(f"{title}: round {turn + 1} of {repeats}: {now} s")
+    others = max(0.0, busy() - others) / (time.perf_counter() - begin)
+    against = {
+        base: {name: ratio(seconds[name], seconds[base]) for name in names} for base in bases
+    }
+    found = {"title": title, "first": first, "seconds": seconds}
+    return found | {"against": against, "others": others}
+
+
+def ratio(a: list[float], b: list[float]) -> list[float]:
+    """Of the medians, and the ends of its 95 % interval: a bootstrap over rounds."""
+    numbers = np.array([a, b])
+    rounds = np.random.default_rng(0).integers(0, len(a), (2000, len(a)))
+    found, drawn = np.median(numbers, axis=1), np.median(numbers[:, rounds], axis=2)
+    low, high = np.quantile(drawn[0] / drawn[1], [0.025, 0.975])
+    return [float(found[0] / found[1]), float(low), float(high)]
+
+
+def busy() -> float:
+    """Processor time that everything else on the machine has used so far; 0 where unknown."""
+    try:
+        ticks = [int(field) for field in Path("/proc/stat").read_text().split()[1:8]]
+    except OSError:
+        return 0.0
+    idle = sum(ticks[3:5])
+    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK") - time.process_time()
