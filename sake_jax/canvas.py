@@ -50,24 +50,24 @@ def canvas(
     _check(given_ids, length, mask_id, infill)
 
     before = [0 if infill else len(prompt) // align * align for prompt in given_ids]
-    start = 0 if infill else max(*before, -(-room // align) * align, 0)
+    start = 0 if infill else max(*before, -(-room // align) * align)
     filler = 0 if mask_id is None else mask_id
     shape = (len(prompts), start + length)
     tokens = np.full(shape, filler, np.int32)
     tokens[:, :start] = filler if pad_id is None else pad_id
     given, attend = np.zeros(shape, bool), np.zeros(shape, bool)
-    attend[:, start:] = True
+    first = np.zeros((len(prompts), 1), np.int32)
     for row, prompt in enumerate(given_ids):
-        at = length - len(prompt) if infill else start - before[row]
-        tokens[row, at : at + len(prompt)] = prompt
-        given[row, at : at + len(prompt)] = prompt != mask_id if infill else True
-        attend[row, :at] = False
-        attend[row, at:] = True
+        at = (length - len(prompt)) // align * align if infill else start - before[row]
+        end = at + len(prompt)
+        tokens[row, at:end] = prompt
+        given[row, at:end] = prompt != mask_id if infill else True
+        attend[row, at : end if infill else None] = True
+        first[row] = at
 
     counted = np.tile(np.arange(shape[1], dtype=np.int32), (len(prompts), 1))
     if positions == "tokens":
-        pads = shape[1] - attend.sum(axis=1, keepdims=True)
-        counted = np.where(counted < pads, 1, counted - pads).astype(np.int32)
+        counted = np.where(counted < first, 1, counted - first).astype(np.int32)
     rows = lambda part: jnp.asarray(np.repeat(part, samples, axis=0))  # noqa: E731
     return Canvas(
         tokens=rows(tokens),

@@ -25,6 +25,16 @@ def one_of(name: str, value: str, choices: Iterable[str]) -> str:
     return value
 
 
+def whole(name: str, value: Any, *, at_least: int = 1, at_most: int | None = None) -> int:
+    """Returns `value` as an int if it is a whole number inside the bounds."""
+    right = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    require(right, f"{name} must be a whole number", value, "round it")
+    require(value >= at_least, f"{name} must be at least {at_least}", value, "raise it")
+    if at_most is not None:
+        require(value <= at_most, f"{name} must be at most {at_most}", value, "lower it")
+    return int(value)
+
+
 def number(
     name: str,
     value: Any,

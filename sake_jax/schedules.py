@@ -42,8 +42,7 @@ def schedule(shape: Callable[..., Array], *numbers: float) -> Schedule:
         3.0
     """
     require(callable(shape), "shape must be a function of progress", shape, "pass a function")
-    number("the numbers of a schedule", numbers)
-    return Schedule(shape, numbers)
+    return Schedule(shape, tuple(number("the numbers of a schedule", part) for part in numbers))
 
 
 def _linear(progress, start, end):

@@ -65,7 +65,8 @@ def rebuild(described: Any, trusted: Sequence[str] = ()) -> Any:
     if kind == "array":
         return jnp.asarray(np.asarray(described["array"], described["dtype"]))
     if kind == "key":
-        return jax.random.wrap_key_data(jnp.asarray(described["key"], jnp.uint32))
+        data = jnp.asarray(described["key"], jnp.uint32)
+        return jax.random.wrap_key_data(data, impl=described["impl"])
     if kind == "function":
         return _find(described["function"], trusted)
     rule = "settings must hold tuple, dict, array, key, function or class"
@@ -78,7 +79,8 @@ def rebuild(described: Any, trusted: Sequence[str] = ()) -> Any:
 
 def _array(value: Any, name: str) -> dict:
     if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return {"key": np.asarray(jax.random.key_data(value)).tolist()}
+        data = np.asarray(jax.random.key_data(value)).tolist()
+        return {"key": data, "impl": str(jax.random.key_impl(value))}
     rule = f"{name} must have at most {LARGEST} numbers to be saved as settings"
     require(value.size <= LARGEST, rule, value.shape, "large arrays belong with the parameters")
     array = np.asarray(value)
@@ -104,6 +106,9 @@ def _find(path: str, trusted: Sequence[str]) -> Any:
     require(known, rule, module, f"pass trusted=[{module!r}] if you know what it runs")
     found = _walk(importlib.import_module(module), where)
     require(found is not None, f"{module} must have {where}", "nothing", "another version's file?")
+    # What a module has imported from elsewhere is not its own.
+    own = f"{getattr(found, '__module__', None)}:{getattr(found, '__qualname__', None)}"
+    require(own == path, f"settings name {path}, which must stand there", own, "mend the file")
     return found
 
 

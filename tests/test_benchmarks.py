@@ -126,3 +126,31 @@ def test_precision_of_a_tiny_model():
     assert 0 < found["int8"].rms < 0.1
     assert found["int8"].perplexity == pytest.approx(found["float32"].perplexity, rel=0.1)
     assert "| qwen3 | int8 |" in "\n".join(precision.table("qwen3", found))
+
+
+@pytest.fixture(scope="module")
+def samplers():
+    sys.path.insert(0, str(FOLDER))  # for the modules beside it
+    yield load("samplers")
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("form", "limit"), [("SAKE folded, raw", 1.01), ("SAKE window only", 1.10), ("D-CFG", 2.01)]
+)
+def test_guidance_costs_a_step_of_llada_little(samplers, form, limit):
+    """Flops of a whole step, network and head, at the shapes of LLaDA-8B."""
+    name = next(name for name in samplers.FORMS if name.startswith(form))
+    unguided = samplers.count(samplers.LLADA, "unguided")[0]
+    assert samplers.count(samplers.LLADA, name)[0] / unguided <= limit
+
+
+@pytest.mark.slow
+def test_samplers_are_measured():
+    done = subprocess.run(
+        [sys.executable, FOLDER / "samplers.py", "--quick"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "| ours, dual cache |" in done.stdout
+    assert "### Guidance" in done.stdout

@@ -1,22 +1,45 @@
 """Where a row's text ends: end tokens and stop strings."""
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from sake_jax.checks import require
+from sake_jax.checks import require, whole
 from sake_jax.models import LanguageModel
 from sake_jax.samplers.stop import EndTokens, end_tokens
+
+Stops = Sequence[str | int]
+
+
+def checked(lm: LanguageModel, stop: Stops) -> list[str | int]:
+    """Token ids and strings that may end a row, or an error."""
+    rule = "stop must be a list of token ids and strings"
+    require(not isinstance(stop, str | int), rule, stop, "put it in a list")
+    size = lm.config.network.V
+    for part in stop:
+        if isinstance(part, str):
+            require(part, "a stop string must not be empty", part, "leave it out")
+        else:
+            whole("a stop token", part, at_least=0, at_most=size - 1)
+    return [part if isinstance(part, str) else int(part) for part in stop]
 
 
 class Ending:
     """Where a row's text ends."""
 
-    def __init__(self, lm: LanguageModel, ids: list[int], strings: list[str], infill: bool):
-        self.stop: EndTokens | None = end_tokens(ids) if ids else None
-        self.ids, self.strings, self.infill = set(ids), strings, infill
+    def __init__(self, lm: LanguageModel, stop: Stops, stop_at_end: bool, infill: bool):
         self.decode = _decoder(lm)
+        self.infill = infill
+        self.strings = [part for part in stop if isinstance(part, str)]
+        self.ids = {part for part in stop if not isinstance(part, str)}
         rule, remedy = "stop strings need the model's tokenizer", "stop at token ids"
-        require(not strings or self.decode, rule, strings, remedy)
+        require(not self.strings or self.decode, rule, self.strings, remedy)
+        # Special tokens never show up in decoded text.
+        known = lm.tokenizer.get_added_vocab() if self.strings else {}
+        self.ids |= {known[part] for part in self.strings if part in known}
+        self.strings = [part for part in self.strings if part not in known]
+        if stop_at_end and not infill and lm.config.eos_id is not None:
+            self.ids.add(lm.config.eos_id)
+        self.stop: EndTokens | None = end_tokens(sorted(self.ids)) if self.ids else None
 
     def text(self, tokens: list[int]) -> str | None:
         """The text of tokens, cut before a stop string."""
@@ -28,9 +51,10 @@ class Ending:
     def count(self, tokens: list[int]) -> tuple[int, str]:
         """How many of these tokens are text, and why no more."""
         at = next((at for at, token in enumerate(tokens) if token in self.ids), len(tokens))
-        if self.found(tokens[:at]):
-            holds = lambda count: self.found(tokens[:count])  # noqa: E731
-            return bisect.bisect_left(range(at), True, key=holds), "string"
+        if self.decode is not None and self.found(tokens[:at]):
+            decode, wanted = self.decode, len(self.text(tokens[:at]) or "")
+            whole = lambda count: len(decode(tokens[:count])) >= wanted  # noqa: E731
+            return bisect.bisect_left(range(at), True, key=whole), "string"
         return at, "token" if at < len(tokens) else "length"
 
     def found(self, tokens: list[int]) -> bool:

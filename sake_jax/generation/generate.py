@@ -2,19 +2,22 @@
 
 import contextlib
 import json
+import zlib
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from sake_jax.checks import number, require
+from sake_jax.checks import require, whole
 from sake_jax.conversion import load
 from sake_jax.generation.batch import pairs, rows_of, run_batch
-from sake_jax.generation.ending import Ending
+from sake_jax.generation.ending import Ending, checked
 from sake_jax.generation.prompts import Prompt, batches, canvas_for, check_context, encode
 from sake_jax.generation.result import Generation, Journal, Row, differences
-from sake_jax.generation.stack import stack
+from sake_jax.generation.stack import record, stack
 from sake_jax.models import LanguageModel
 from sake_jax.samplers.step import Sampler
 from sake_jax.settings import describe, rebuild
@@ -70,8 +73,11 @@ def generate(
       save: a folder for settings and finished rows. If an interrupted run left it, this one
         goes on there.
     """
-    number("samples", samples, at_least=1)
-    number("batch", batch, at_least=1)
+    samples, batch = whole("samples", samples), whole("batch", batch)
+    right = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    require(right, "key must be a random key", key, "pass jax.random.key(0)")
+    right = isinstance(sampler, Sampler)
+    require(right, "sampler must be a Sampler", sampler, "make one with masked, ancestral or block")
     rule, remedy = "the sampler must be made for this model", "make it with lm"
     require(sampler.denoiser == lm.denoiser, rule, sampler.denoiser, remedy)
     rule = "samples of a prompt must fit into a batch where they repel each other"
@@ -79,22 +85,19 @@ def generate(
     require(apart, rule, samples, "raise batch, or lower samples")
     rule, remedy = "stop is for writing after a prompt", "leave it out when infilling"
     require(not (infill and stop), rule, stop, remedy)
-    ids, length = encode(lm, prompts), sampler.plan.length
-    names = list(range(len(ids))) if names is None else [int(name) for name in names]
-    for what, given in (("names", names), ("cond", cond)):
-        fits = given is None or len(given) == len(ids)
-        require(fits, f"{what} must have one entry for each prompt", given, f"give {len(ids)}")
-    if not infill:
-        check_context(lm, ids, length)
+    prompts = prompts if isinstance(prompts, str) else list(prompts)
+    ids, length, stop = encode(lm, prompts), sampler.plan.length, checked(lm, stop)
+    names, cond = _names(names, len(ids)), _labels(lm, cond, len(ids))
+    check_context(lm, ids, length, infill)
 
     options = {
         "prompts": [p if isinstance(p, str) else [int(i) for i in p] for p in prompts],
         "samples": samples,
         "batch": batch,
-        "stop": list(stop),
+        "stop": stop,
         "stop_at_end": stop_at_end,
         "infill": infill,
-        "cond": None if cond is None else [int(label) for label in cond],
+        "cond": cond,
         "names": names,
         "trajectory": trajectory,
     }
@@ -102,10 +105,7 @@ def generate(
     journal = Journal(Path(save), settings) if save is not None else None
     done = journal.rows() if journal else {}
 
-    ends = [i for i in stop if not isinstance(i, str)]
-    if stop_at_end and not infill and lm.config.eos_id is not None:
-        ends.append(lm.config.eos_id)
-    ending = Ending(lm, ends, [text for text in stop if isinstance(text, str)], infill)
+    ending = Ending(lm, stop, stop_at_end, infill)
     work = batches([len(p) for p in ids], _missing(len(ids), samples, done, sampler), batch)
     seen = {}
     with _bar(progress, len(work) * sampler.plan.steps) as advance:
@@ -115,13 +115,14 @@ def generate(
             trip = run_batch(lm, sampler, key, canvas, ending, trajectory, often, advance)
             rows, bad = rows_of(trip, canvas, part, ending)
             done |= {(row.prompt, row.sample): row for row in rows}
-            seen |= {(p, s): (trip, at) for at, p, s in pairs(part)}
+            kept = record(trip, canvas)
+            seen |= {(p, s): (kept, at) for at, p, s in pairs(part)}
             if journal:
                 journal.append(rows)
             if bad:
                 raise NotFinite(_complaint(bad, sampler.plan.steps), _in_order(done))
     order = [(p, s) for p in range(len(ids)) for s in range(samples)]
-    info, tokens = stack(seen, order, length)
+    info, tokens = stack(seen, order)
     return Generation([done[pair] for pair in order], samples, settings, info, tokens)
 
 
@@ -138,10 +139,14 @@ def replay(
     found = settings if isinstance(settings, dict) else _read(Path(settings))
     rule, remedy = "settings must be complete to be replayed", "see why, and define it by a name"
     require("incomplete" not in found, rule, found.get("incomplete"), remedy)
+    model = found["model"]
     if lm is None:
-        lm = load(found["model"]["folder"])
-    changed = differences(found["model"]["config"], json.loads(json.dumps(describe(lm.config))))
-    require(not changed, "the model must have the saved configuration", changed, "load that model")
+        rule, remedy = "the model must have come from a folder", "pass lm="
+        require(model["folder"], rule, None, remedy)
+        lm = load(model["folder"], dtype=model["dtype"])
+    theirs = {name: part for name, part in model.items() if name != "folder"}
+    changed = differences(theirs, json.loads(json.dumps(_identity(lm))))
+    require(not changed, "the model must be the one that was saved", changed, "load that model")
     sampler = rebuild(found["sampler"], trusted)
     return generate(lm, sampler, key=rebuild(found["key"]), **found["options"])
 
@@ -185,8 +190,9 @@ def _complaint(bad: list, steps: int) -> str:
 
 def _settings(lm: LanguageModel, sampler: Sampler, key, options: dict, strict: bool) -> dict:
     names = ("sake-jax", "jax", "flax")
+    folder = None if lm.folder is None else str(lm.folder.resolve())
     settings = {
-        "model": {"folder": str(lm.folder), "config": describe(lm.config, "config")},
+        "model": {"folder": folder} | _identity(lm),
         "key": describe(key, "key"),
         "options": options,
         "versions": {name: version(name) for name in names},
@@ -197,6 +203,37 @@ def _settings(lm: LanguageModel, sampler: Sampler, key, options: dict, strict: b
         if strict:
             raise
         return settings | {"incomplete": str(error)}
+
+
+def _identity(lm: LanguageModel) -> dict:
+    """What tells a model from others: its config, its dtype, and some of its numbers."""
+    first = [np.asarray(leaf.reshape(-1)[:64]).tobytes() for leaf in jax.tree.leaves(lm.params)]
+    quantized = lm.config.network.quantized
+    return {
+        "config": describe(lm.config, "config"),
+        "dtype": "int8" if quantized else lm.params["input"]["rows"].dtype.name,
+        "checksum": zlib.crc32(b"".join(first)),
+    }
+
+
+def _names(names: Sequence[int] | None, count: int) -> list[int]:
+    """The prompts' identities for random keys."""
+    if names is None:
+        return list(range(count))
+    rule, remedy = "names must have one entry for each prompt, all different", f"give {count}"
+    require(len(names) == count == len(set(names)), rule, names, remedy)
+    return [whole("a name", name, at_least=0, at_most=2**31 - 1) for name in names]
+
+
+def _labels(lm: LanguageModel, cond: Sequence[int] | None, count: int) -> list[int] | None:
+    """A label for each prompt, for networks with classes."""
+    if cond is None:
+        return None
+    classes = lm.config.network.classes
+    require(classes, "cond is for models with labels", cond, "leave it out")
+    rule, remedy = "cond must have one entry for each prompt", f"give {count}"
+    require(len(cond) == count, rule, cond, remedy)
+    return [whole("a label", label, at_least=0, at_most=classes) for label in cond]
 
 
 @contextlib.contextmanager

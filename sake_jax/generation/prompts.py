@@ -26,12 +26,10 @@ def encode(lm: LanguageModel, prompts: Sequence[Prompt]) -> list[list[int]]:
     size = lm.config.network.V
     found = []
     for index, prompt in enumerate(prompts):
-        ids = lm.tokenizer(prompt)["input_ids"] if isinstance(prompt, str) else prompt
-        ids = np.asarray(ids)
+        ids = lm.tokenizer(prompt)["input_ids"] if isinstance(prompt, str) else list(prompt)
         rule = f"prompt {index} must be a text or whole numbers from 0 to {size - 1}"
-        whole = ids.size == 0 or (ids.ndim == 1 and np.issubdtype(ids.dtype, np.integer))
-        inside = ids.size == 0 or (whole and ids.min() >= 0 and ids.max() < size)
-        require(whole and inside, rule, prompt, "is it another tokenizer's?")
+        right = all(isinstance(i, int | np.integer) and 0 <= i < size for i in ids)
+        require(right, rule, prompt, "is it another tokenizer's?")
         found.append([int(i) for i in ids])
     return found
 
@@ -108,15 +106,21 @@ def canvas_for(
     return made.replace(
         prompt_id=jnp.asarray(np.asarray(names)[each]),
         sample_id=made.sample_id + batch.first,
-        cond=None if cond is None else jnp.asarray(cond, jnp.int32)[each],
+        cond=None if cond is None else jnp.asarray(np.asarray(cond)[each], jnp.int32),
     )
 
 
-def check_context(lm: LanguageModel, ids: Sequence[Sequence[int]], length: int) -> None:
+def check_context(
+    lm: LanguageModel, ids: Sequence[Sequence[int]], length: int, infill: bool
+) -> None:
     """Refuses prompts that leave no room for `length` columns in the model's context."""
     if lm.config.network.block_size:  # it slides
         return
     context = lm.config.network.context
+    if infill:
+        rule = f"the sampler's length must be within the model's context of {context}"
+        require(length <= context, rule, length, "lower length")
+        return
     for index, prompt in enumerate(ids):
         rule = f"prompt {index} and {length} columns must fit the model's context of {context}"
         remedy = "shorten the prompt, or lower length"

@@ -25,7 +25,8 @@ class Row:
     written: list[bool]
     """Which of them are the sample's text."""
     log_p: list[float]
-    """Log-probability of each under the guided distribution it was written from; 0 elsewhere."""
+    """Log-probability of each under the guided distribution it was written from; 0 elsewhere, and
+    for noise of a process without mask token that happened to stay."""
     text: str | None
     """None for models without a tokenizer."""
     ended: str
@@ -44,10 +45,11 @@ class Generation:
     settings: dict[str, Any]
     """All that `sake_jax.replay` needs to write the same tokens again."""
     info: Info | None = None
-    """What happened at each step, (S, Q M, ...), zeros for steps not taken; None where rows were
-    read from an earlier, interrupted run."""
+    """What happened at each of the plan's S steps, (S, Q M, ...), zeros for those not taken; None
+    where rows were read from an earlier, interrupted run. Canvases of different widths end
+    together, and `start` counts from the first column that is written."""
     trajectory: np.ndarray | None = None
-    """(S, Q M, N) tokens after each step taken, if asked for."""
+    """(S, Q M, N) tokens after each step, if asked for, and if `info` is there."""
 
     @property
     def texts(self) -> list[list[str | None]]:
@@ -116,8 +118,15 @@ class Journal:
         if len(whole) < len(content):
             with self.path.open("r+b") as file:
                 file.truncate(len(whole))
-        found = [Row(**json.loads(line)) for line in whole.splitlines()]
+        found = [self._row(number, line) for number, line in enumerate(whole.splitlines(), 1)]
         return {(row.prompt, row.sample): row for row in found}
+
+    def _row(self, number: int, line: bytes) -> Row:
+        try:
+            return Row(**json.loads(line))
+        except (ValueError, TypeError) as error:
+            rule = f"line {number} of {self.path} must be a row of ours"
+            raise ValueError(f"{rule}, got {error}; take it out: it is drawn again.") from error
 
     def append(self, rows: Sequence[Row]) -> None:
         """Adds finished rows in one write."""
@@ -128,9 +137,9 @@ class Journal:
 
 
 def differences(before: Any, now: Any, name: str = "") -> list[str]:
-    """Where two trees of JSON differ; versions and the machine are not settings."""
+    """Where two trees of JSON differ; neither versions nor the size of a batch matter."""
     if isinstance(before, dict) and isinstance(now, dict):
-        keys = sorted((before.keys() | now.keys()) - {"versions"})
+        keys = sorted((before.keys() | now.keys()) - {"versions", "batch"})
         parts = [differences(before.get(k), now.get(k), f"{name}.{k}".strip(".")) for k in keys]
         return [part for found in parts for part in found]
     return [] if before == now else [name]

@@ -1,33 +1,63 @@
 """Records of several batches as one, in the order of the rows."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from sake_jax.core import Info
+from sake_jax.core import Canvas, Info
 from sake_jax.samplers.drive import Trip
 
-Seen = dict[tuple[int, int], tuple[Trip, int]]
-"""For each (prompt, sample): the run of its batch, and its row there."""
+
+class Record(NamedTuple):
+    """What a batch leaves behind: arrays in the host's memory, by the plan's steps."""
+
+    info: Info
+    tokens: np.ndarray | None
+    """(S, B, N)"""
 
 
-def stack(seen: Seen, order: list[tuple[int, int]], columns: int) -> tuple[Info | None, Any]:
+def record(trip: Trip, begun: Canvas) -> Record:
+    """Moves what was recorded to the steps of the plan; those not taken changed nothing."""
+    taken = int(trip.taken)
+    steps = np.asarray(trip.steps)[:taken]
+
+    def placed(leaf: Any) -> np.ndarray:
+        leaf = np.asarray(leaf)
+        out = np.zeros_like(leaf)
+        out[steps] = leaf[:taken]
+        return out
+
+    info = trip.info
+    if info.start is not None:
+        rows = info.finite.shape[1]
+        info = info.replace(
+            start=np.repeat((np.asarray(info.start) - begun.start)[:, None], rows, axis=1)
+        )
+    info: Info = jax.tree.map(placed, info)
+    idle = np.ones(len(info.finite), bool)
+    idle[steps] = False
+    info = info.replace(finite=info.finite | idle[:, None])
+    if trip.tokens is None:
+        return Record(info, None)
+    last = np.searchsorted(steps, np.arange(len(idle)), side="right") - 1
+    return Record(info, np.asarray(trip.tokens)[np.maximum(last, 0), :, begun.start :])
+
+
+Seen = dict[tuple[int, int], tuple[Record, int]]
+"""For each (prompt, sample): the record of its batch, and its row there."""
+
+
+def stack(seen: Seen, order: list[tuple[int, int]]) -> tuple[Info | None, np.ndarray | None]:
     """Info and trajectory of all rows; None where rows were read from an earlier run."""
     if any(pair not in seen for pair in order):
         return None, None
     rows = [seen[pair] for pair in order]
-    each = [_row(trip.info, at) for trip, at in rows]
+    each = [jax.tree.map(lambda leaf, at=at: leaf[:, at], found.info) for found, at in rows]
     info = jax.tree.map(lambda *parts: np.stack(_same_width(parts), axis=1), *each)
     if rows[0][0].tokens is None:
         return info, None
-    tokens = [np.asarray(trip.tokens)[:, at, -columns:] for trip, at in rows]
-    return info, np.stack(tokens, axis=1)
-
-
-def _row(info: Info, at: int) -> Info:
-    """One row's part; numbers that belong to the whole batch are the same for each row."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf if leaf.ndim == 1 else leaf[:, at]), info)
+    return info, np.stack([found.tokens[:, at] for found, at in rows], axis=1)
 
 
 def _same_width(parts: tuple[np.ndarray, ...]) -> list[np.ndarray]:

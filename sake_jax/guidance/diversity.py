@@ -259,7 +259,7 @@ def diversity(
     require(callable(objective), "objective must be a function", objective, "pass a function")
     rule = f"gradient={gradient!r} must come with the collision objective"
     ours = gradient == "autodiff" or objective is collision
-    require(ours, rule, getattr(objective, "__name__", objective), 'use gradient="autodiff"')
+    require(ours, rule, objective, 'use gradient="autodiff"')
     if attention_bandwidth is None:
         attention_bandwidth = 20.0
     else:

@@ -21,6 +21,10 @@ Heuristic = Callable[[Float[Array, "..."], Float[Array, "..."]], Float[Array, ""
 """`(squared distances, weights of the pairs) -> squared bandwidth`."""
 
 
+FEW = 32
+"""Up to this many rows are subtracted from each other, one by one."""
+
+
 class Peers(struct.PyTreeNode):
     """What the window's rows are compared with: all rows of the group, as constants."""
 
@@ -46,8 +50,11 @@ def squared_distances(
     """|r_i - o_j|² by one matrix product at full precision (a TPU's default is bfloat16).
 
     Give it rows that are centred: the product cancels the squared norms. What
-    rounding leaves below zero is lifted to zero without touching the gradient.
+    rounding leaves below zero is lifted to zero without touching the gradient. Few rows, such as
+    the samples of a prompt, may be so close that nothing would be left: they are subtracted.
     """
+    if others.shape[0] <= FEW:
+        return jnp.sum(jnp.square(rows[:, None] - others[None, :]), axis=-1)
     products = jnp.matmul(rows, others.T, precision=jax.lax.Precision.HIGHEST)
     norms = jnp.sum(rows * rows, axis=1)[:, None] + jnp.sum(others * others, axis=1)[None, :]
     distances = norms - 2 * products

@@ -10,8 +10,9 @@ same form:
     ...     return jnp.sum(jnp.square(rows - jnp.mean(peers.rows, axis=0, keepdims=True)))
 """
 
+import dataclasses
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +60,32 @@ def _spectral_backward(value, slope, saved, cotangent):
 _spectral.defvjp(_spectral_forward, _spectral_backward)
 
 
-@lru_cache
+@dataclasses.dataclass(frozen=True)
+class Renyi:
+    """See `renyi`. Two of the same order are equal, so that they are one program."""
+
+    order: float
+
+    @property
+    def floor(self) -> float:
+        return SMALLEST if self.order < 1 else 0.0
+
+    def __call__(self, rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
+        matrix = density(rows, peers)
+        if self.order == 2:  # Tr ρ² needs no eigenvalues
+            power = jnp.sum(jnp.square(matrix))
+        else:
+            power = _spectral(self.value, self.slope, matrix)
+        return jnp.log(power) / (1 - self.order)
+
+    def value(self, eigenvalues):  # padding has eigenvalues of zero, which must not count
+        powers = jnp.maximum(eigenvalues, self.floor) ** self.order
+        return jnp.where(eigenvalues > self.floor, powers, 0.0)
+
+    def slope(self, eigenvalues):
+        return self.order * jnp.maximum(eigenvalues, self.floor) ** (self.order - 1)
+
+
 def renyi(order: float) -> Objective:
     """The Rényi entropy H_α(ρ) = log(Tr ρ^α) / (1 - α), α > 0; α = 1 is `von_neumann`.
 
@@ -67,26 +93,7 @@ def renyi(order: float) -> Objective:
     for α = 2 it is the RKE score.
     """
     number("order", order, above=0)
-    if order == 1:
-        return von_neumann
-
-    floor = SMALLEST if order < 1 else 0.0
-
-    def value(eigenvalues):  # padding has eigenvalues of zero, which must not count
-        return jnp.where(eigenvalues > floor, jnp.maximum(eigenvalues, floor) ** order, 0.0)
-
-    def slope(eigenvalues):
-        return order * jnp.maximum(eigenvalues, floor) ** (order - 1)
-
-    def power(matrix):
-        squares = jnp.sum(jnp.square(matrix))  # Tr ρ² needs no eigenvalues
-        return squares if order == 2 else _spectral(value, slope, matrix)
-
-    def entropy(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
-        return jnp.log(power(density(rows, peers))) / (1 - order)
-
-    entropy.__name__ = f"renyi({order})"
-    return entropy
+    return von_neumann if order == 1 else Renyi(order)
 
 
 def von_neumann(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
@@ -103,19 +110,22 @@ def _von_neumann_slope(eigenvalues):
     return -jnp.log(jnp.maximum(eigenvalues, SMALLEST)) - 1
 
 
-@lru_cache
+@dataclasses.dataclass(frozen=True)
+class LogDeterminant:
+    """See `log_determinant`."""
+
+    ridge: float
+
+    def __call__(self, rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
+        return _spectral(self.value, self.slope, density(rows, peers))
+
+    def value(self, eigenvalues):
+        return jnp.log(jnp.maximum(eigenvalues, 0) + self.ridge)
+
+    def slope(self, eigenvalues):
+        return 1 / (jnp.maximum(eigenvalues, 0) + self.ridge)
+
+
 def log_determinant(ridge: float = 1e-3) -> Objective:
     """log det(ρ + ridge·I): a determinantal point process over the rows."""
-    number("ridge", ridge, above=0)
-
-    def value(eigenvalues):
-        return jnp.log(jnp.maximum(eigenvalues, 0) + ridge)
-
-    def slope(eigenvalues):
-        return 1 / (jnp.maximum(eigenvalues, 0) + ridge)
-
-    def volume(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
-        return _spectral(value, slope, density(rows, peers))
-
-    volume.__name__ = f"log_determinant({ridge})"
-    return volume
+    return LogDeterminant(number("ridge", ridge, above=0))

@@ -22,7 +22,11 @@ ENDS = ("free", "late", "never")
 
 def denoiser_of(lm: Any) -> Any:
     """A loaded model's denoiser, or the denoiser itself."""
-    return lm.denoiser if isinstance(lm, LanguageModel) else lm
+    if not isinstance(lm, LanguageModel):
+        return lm
+    rule, remedy = "samplers are for diffusion models", "causal ones can score: lm.score"
+    require(not lm.config.network.causal, rule, lm.config.family, remedy)
+    return lm.denoiser
 
 
 def masked(
@@ -65,6 +69,8 @@ def masked(
       record: see `sampler`.
     """
     one_of("ends", ends, ENDS)
+    has_mask = not isinstance(lm, LanguageModel) or lm.config.mask_id is not None
+    require(has_mask, "masked needs a model with a mask token", "none", "use ancestral")
     if ends != "free":
         own = lm.config.eos_id if isinstance(lm, LanguageModel) else None
         end_ids = end_ids if end_ids is not None else [own] if own is not None else []

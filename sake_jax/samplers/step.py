@@ -203,19 +203,27 @@ def step(
     if view.greedy is not None:
         noise = jnp.where(view.greedy, 0, noise)
     drawn = first_largest(log_q + noise)
-    finite = jnp.all(jnp.isfinite(guided.logits), axis=(1, 2)) | ~jnp.any(ctx.open, axis=1)
+    sound = jnp.all(jnp.isfinite(guided.logits) & ~jnp.isnan(log_q), axis=(1, 2))
+    finite = sound | ~jnp.any(ctx.open, axis=1)
     kept = sampler.reveal(_seen(sampler, guided, ctx), drawn, view, reveal_key)
     kept = kept & ctx.open & finite[:, None]
     if view.mask_id is not None and not sampler.process.revises:
         kept = kept & (drawn != view.mask_id)  # noise that stays noise
     closed = jnp.zeros_like(kept) if sampler.process.revises else kept
     log_p = jnp.take_along_axis(jax.nn.log_softmax(guided.logits), drawn[..., None], -1)[..., 0]
-    canvas = _write(canvas, view, kept, closed, drawn, log_p)
+    # What a process that revises draws again as it was is no news.
+    fresh = kept & (drawn.astype(canvas.tokens.dtype) != view.window(canvas.tokens))
+    if view.mask_id is not None:
+        log_p = jnp.where(drawn == view.mask_id, 0, log_p)
+        news = fresh & (drawn != view.mask_id)
+    else:
+        news = fresh
+    canvas = _write(canvas, view, fresh, closed, drawn, log_p)
     # A row whose logits are not numbers ends here, with what it has written before.
     canvas = canvas.replace(open=canvas.open & finite[:, None])
     if sampler.reuse:
         cache = Kept(features, jnp.any(canvas.tokens != view.tokens))
-    return State(canvas, cache, guided.state), _info(guided, finite, log_p, kept, ctx)
+    return State(canvas, cache, guided.state), _info(guided, finite, log_p, news, ctx)
 
 
 def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any, Any]:

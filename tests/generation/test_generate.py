@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from replay import model
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+import registry
 import sake_jax as sj
 from conftest import GOLDENS
 from sake_jax.generation import batch as batch_module
@@ -197,7 +199,7 @@ def test_saved_settings_replay_the_run(lm, whole, tmp_path):
     again = sj.replay(folder)
     np.testing.assert_array_equal(again.tokens, out.tokens)
     assert again.texts == out.texts
-    with pytest.raises(ValueError, match="must have the saved configuration"):
+    with pytest.raises(ValueError, match="must be the one that was saved"):
         sj.replay(folder, lm=model("llada_moe"))
     with pytest.raises(ValueError, match=r"must hold settings\.json"):
         sj.replay(tmp_path)
@@ -210,6 +212,35 @@ def test_settings_name_what_they_cannot_save(lm, tmp_path):
     out = sj.generate(lm, odd, ["a"], key=KEY)
     with pytest.raises(ValueError, match="must be complete to be replayed"):
         sj.replay(out.settings)
+
+
+def test_settings_know_the_weights_and_their_dtype(lm, tmp_path):
+    half = sj.load(lm.folder, dtype="bfloat16")
+    out = sj.generate(half, masked(half), ["abc"], samples=4, key=KEY, save=tmp_path / "half")
+    np.testing.assert_array_equal(sj.replay(tmp_path / "half").tokens, out.tokens)
+    with pytest.raises(ValueError, match=r"same settings, got other model\.checksum, model\.dtype"):
+        sj.generate(lm, masked(lm), ["abc"], samples=4, key=KEY, save=tmp_path / "half")
+
+
+def test_a_run_may_go_on_with_another_batch(lm, whole, tmp_path):
+    options = {"samples": 3, "key": KEY, "stop_at_end": False, "trajectory": True}
+    folder = whole.save(tmp_path / "run")
+    rows = folder / "rows.jsonl"
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:5]))
+    out = sj.generate(lm, masked(lm), PROMPTS, **options, batch=1, save=folder)
+    np.testing.assert_array_equal(out.tokens, whole.tokens)
+    rows.write_text('{"prompt": 0}\n')
+    with pytest.raises(ValueError, match=r"line 1 of .* must be a row of ours"):
+        sj.generate(lm, masked(lm), PROMPTS, **options, save=folder)
+
+
+@pytest.mark.parametrize("name", registry.ENTRIES)
+def test_every_guidance_is_described_and_rebuilt(name):
+    guidance = registry.ENTRIES[name].guidance
+    described = json.loads(json.dumps(describe(guidance)))
+    rebuilt = rebuild(described, trusted=["registry", "scenes"])
+    assert jax.tree.structure(rebuilt) == jax.tree.structure(guidance)
+    chex.assert_trees_all_equal(rebuilt, guidance)
 
 
 def cap(logits, ctx, ceiling):
@@ -226,6 +257,14 @@ def test_settings_import_only_what_is_trusted():
     assert rebuilt.numbers == (3.0,)
     with pytest.raises(ValueError, match="must be a class of data"):
         rebuild({"class": "sake_jax.settings:describe", "fields": {}})
+    for stranger in ("sake_jax.text:json.codecs.builtins.exec", "sake_jax.settings:importlib"):
+        with pytest.raises(ValueError, match="must stand there"):
+            rebuild({"function": stranger})
+    key = jax.random.key(1, impl="rbg")
+    assert jnp.array_equal(
+        jax.random.key_data(rebuild(json.loads(json.dumps(describe(key))))),
+        jax.random.key_data(key),
+    )
     with pytest.raises(ValueError, match="at most 10000 numbers"):
         describe(jnp.zeros((101, 100)))
 
@@ -246,6 +285,63 @@ def test_not_a_number_names_the_step_and_keeps_finished_rows(lm, whole):
     assert [(row.prompt, row.sample) for row in e.value.rows] == list(np.ndindex(2, 3))
     for row in e.value.rows:
         assert row.tokens == whole.tokens[(0, 2)[row.prompt], row.sample].tolist()
+
+
+def nothing(logits, ctx):
+    return logits * jnp.nan
+
+
+def test_not_a_number_is_seen_in_the_draw_too(lm):
+    with pytest.raises(sj.NotFinite, match="at step 0 of 8 in prompt 0, sample 0"):
+        sj.generate(lm, masked(lm, draw=sj.transform(nothing)), ["abc"], key=KEY)
+
+
+def test_records_follow_the_plan_whatever_the_batch(lm):
+    """Under a threshold rows finish a block at different steps, and alone they skip the rest."""
+    sampler = masked(lm, reveal=sj.reveal.threshold(0.2), record="full")
+    options = {"key": KEY, "stop_at_end": False, "trajectory": True}
+    both = sj.generate(lm, sampler, ["abc", "hello"], **options)
+    alone = sj.generate(lm, sampler, ["abc", "hello"], batch=1, **options)
+    assert both.info.revealed.shape == (8, 2)
+    assert both.info.revealed.sum() == 16
+    np.testing.assert_array_equal(both.info.revealed, alone.info.revealed)
+    np.testing.assert_allclose(both.info.entropy, alone.info.entropy, atol=1e-4)
+    np.testing.assert_array_equal(both.trajectory, alone.trajectory)
+    np.testing.assert_array_equal(both.trajectory[-1], both.tokens[:, 0])
+    assert both.info.finite.all()
+    assert set(np.unique(both.info.start)) <= {0, 4}
+
+
+def test_samples_that_repel_each_other_do_not_depend_on_other_prompts(lm):
+    """Distances between nearly equal rows must not be lost to rounding."""
+    sampler = masked(lm, length=16, block=16, guidance=sj.sake(10.0, scope="batch"))
+    prompts = [[at, at + 1, at + 2] for at in range(10)]
+    together, apart = (
+        sj.generate(lm, sampler, prompts, samples=4, key=jax.random.key(0), batch=batch)
+        for batch in (40, 4)
+    )
+    np.testing.assert_array_equal(together.tokens, apart.tokens)
+    np.testing.assert_allclose(together.log_p, apart.log_p, atol=1e-3)
+
+
+def test_block_models_fill_in_at_the_places_of_their_blocks():
+    """Later blocks are not seen, so what stands in them changes nothing."""
+    lm, mask = model("bd3lm"), 259
+    sampler = sj.block(lm, length=8, noise=sj.still)
+    texts = [[1, mask, 3, 4, 5, 6], [1, mask, 3, 4, 5, 6, 7, 8]]
+    out = sj.generate(lm, sampler, texts, key=KEY, infill=True)
+    assert out.tokens[0, 0, 1] == out.tokens[1, 0, 1]
+    assert out.written.sum(axis=-1).tolist() == [[6], [8]]
+
+
+def test_a_special_token_may_be_named_as_a_string(lm, whole):
+    end = next(int(t) for t in whole.tokens.reshape(-1) if t > 256)
+    named, numbered = (
+        sj.generate(lm, masked(lm), PROMPTS, samples=3, key=KEY, stop=[stop], stop_at_end=False)
+        for stop in (f"<{end}>", end)
+    )
+    np.testing.assert_array_equal(named.written, numbered.written)
+    assert not named.written.all()
 
 
 @pytest.mark.parametrize("name", ["mdlm", "bd3lm", "udlm", "dream"])
@@ -280,9 +376,24 @@ def test_bad_input(lm):
         (["a"], {"samples": 0}, "samples must be at least 1"),
         (["a"], {"names": [1, 2]}, "names must have one entry for each prompt"),
         (["a"], {"batch": 0}, "batch must be at least 1"),
+        (["a"], {"names": [2**40]}, "a name must be at most"),
+        (["a"], {"stop": "END"}, "stop must be a list"),
+        (["a"], {"stop": [""]}, "must not be empty"),
+        (["a"], {"stop": [9999]}, "a stop token must be at most 287"),
+        (["a"], {"cond": [1]}, "cond is for models with labels"),
     ]:
         with pytest.raises(ValueError, match=message):
             go(prompts, **options)
+    with pytest.raises(ValueError, match=r"within the model's context of 128, got 256"):
+        sj.generate(lm, masked(lm, length=256), ["<mask>"], key=KEY, infill=True)
+    with pytest.raises(ValueError, match="a label must be at most"):
+        sj.generate(
+            model("udlm"), sj.ancestral(model("udlm"), length=4, steps=2), [[]], key=KEY, cond=[99]
+        )
+    with pytest.raises(ValueError, match="masked needs a model with a mask token"):
+        sj.masked(model("udlm"), length=4)
+    with pytest.raises(ValueError, match="samplers are for diffusion models"):
+        sj.ancestral(model("llama"), length=4, steps=4)
     with pytest.raises(ValueError, match="must be made for this model"):
         sj.generate(model("dream"), sampler, [[1]], key=KEY)
     repel = masked(lm, guidance=sj.sake(1.0, scope="batch"))

@@ -9,7 +9,7 @@ from replay import at_step, distinct, model
 import sake_jax as sj
 from networks import view_of
 
-MASK = 259
+MASK, KEY = 259, jax.random.key(2)
 CASES = {
     "ddpm": {"reuse": False},
     "ddpm_cache": {},
@@ -136,6 +136,19 @@ def test_remasking_draws_again_and_ends_without_noise():
     again = (states[:-1] != MASK) & (states[1:] == MASK)
     assert again.any()
     assert (states[-1] != MASK).all()
+
+
+def test_remasking_nothing_keeps_the_books_of_absorbing():
+    lm = model("mdlm")
+    canvas = sj.canvas([[]], 8, mask_id=MASK, samples=2)
+    run = lambda process: sj.run(  # noqa: E731
+        sj.ancestral(lm, length=8, steps=12, process=process), lm.params, KEY, canvas
+    )
+    (one, info), (other, same) = run(sj.absorbing()), run(sj.remasking(0.0))
+    np.testing.assert_array_equal(one.tokens, other.tokens)
+    np.testing.assert_allclose(one.log_p, other.log_p, atol=1e-5)
+    np.testing.assert_array_equal(info.revealed, same.revealed)
+    assert np.asarray(info.revealed).sum() == 16
 
 
 @pytest.mark.parametrize(
