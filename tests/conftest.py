@@ -33,6 +33,13 @@ hypothesis.settings.load_profile("ci")
 GOLDENS = Path(__file__).parent / "goldens"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs():
+    """Thousands of compiled programs in one process reach the limit of mapped memory regions."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def golden():
     """`golden("guidance/golden_guidance.npz")`: arrays of a file of reference outputs."""

@@ -80,6 +80,9 @@ def generate(
     require(right, "sampler must be a Sampler", sampler, "make one with masked, ancestral or block")
     rule, remedy = "the sampler must be made for this model", "make it with lm"
     require(sampler.denoiser == lm.denoiser, rule, sampler.denoiser, remedy)
+    noisy = lm.config.mask_id is not None or sampler.process.decides
+    rule, remedy = "this sampler needs a model with a mask token", "use ancestral, or set mask_id"
+    require(noisy, rule, lm.config.family, remedy)
     rule = "samples of a prompt must fit into a batch where they repel each other"
     apart = samples <= batch or not _across_samples(sampler)
     require(apart, rule, samples, "raise batch, or lower samples")

@@ -69,8 +69,6 @@ def masked(
       record: see `sampler`.
     """
     one_of("ends", ends, ENDS)
-    has_mask = not isinstance(lm, LanguageModel) or lm.config.mask_id is not None
-    require(has_mask, "masked needs a model with a mask token", "none", "use ancestral")
     if ends != "free":
         own = lm.config.eos_id if isinstance(lm, LanguageModel) else None
         end_ids = end_ids if end_ids is not None else [own] if own is not None else []

@@ -390,8 +390,8 @@ def test_bad_input(lm):
         sj.generate(
             model("udlm"), sj.ancestral(model("udlm"), length=4, steps=2), [[]], key=KEY, cond=[99]
         )
-    with pytest.raises(ValueError, match="masked needs a model with a mask token"):
-        sj.masked(model("udlm"), length=4)
+    with pytest.raises(ValueError, match="needs a model with a mask token"):
+        sj.generate(model("udlm"), sj.masked(model("udlm"), length=4), [[1]], key=KEY)
     with pytest.raises(ValueError, match="samplers are for diffusion models"):
         sj.ancestral(model("llama"), length=4, steps=4)
     with pytest.raises(ValueError, match="must be made for this model"):
