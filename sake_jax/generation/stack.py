@@ -55,9 +55,8 @@ def stack(seen: Seen, order: list[tuple[int, int]]) -> tuple[Info | None, np.nda
     rows = [seen[pair] for pair in order]
     each = [jax.tree.map(lambda leaf, at=at: leaf[:, at], found.info) for found, at in rows]
     info = jax.tree.map(lambda *parts: np.stack(_same_width(parts), axis=1), *each)
-    if rows[0][0].tokens is None:
-        return info, None
-    return info, np.stack([found.tokens[:, at] for found, at in rows], axis=1)
+    tokens = [found.tokens[:, at] for found, at in rows if found.tokens is not None]
+    return info, np.stack(tokens, axis=1) if tokens else None
 
 
 def _same_width(parts: tuple[np.ndarray, ...]) -> list[np.ndarray]:

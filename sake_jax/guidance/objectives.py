@@ -13,6 +13,7 @@ same form:
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -72,11 +73,13 @@ class Renyi:
 
     def __call__(self, rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
         matrix = density(rows, peers)
-        if self.order == 2:  # Tr ρ² needs no eigenvalues
-            power = jnp.sum(jnp.square(matrix))
-        else:
-            power = _spectral(self.value, self.slope, matrix)
-        return jnp.log(power) / (1 - self.order)
+        return jnp.log(self.power(matrix)) / (1 - self.order)
+
+    def power(self, matrix: Float[Array, "L L"]) -> Any:
+        """Tr ρ^α."""
+        if self.order == 2:  # needs no eigenvalues
+            return jnp.sum(jnp.square(matrix))
+        return _spectral(self.value, self.slope, matrix)
 
     def value(self, eigenvalues):  # padding has eigenvalues of zero, which must not count
         powers = jnp.maximum(eigenvalues, self.floor) ** self.order
