@@ -66,7 +66,9 @@ def train(
             try:
                 trainer.train(show)
             except KeyboardInterrupt:
-                console.print(f"stopped and saved in {folder}; the same command goes on")
+                console.print(
+                    f"stopped and saved in {folder}; the same command goes on", soft_wrap=True
+                )
                 raise typer.Exit(130) from None
-        console.print(f"model: {trainer.publish(dtype)}")
-        console.print(f"curve: {loss_curve(folder)}")
+        console.print(f"model: {trainer.publish(dtype)}", soft_wrap=True)
+        console.print(f"curve: {loss_curve(folder)}", soft_wrap=True)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -282,7 +283,8 @@ def test_bad_runs(folder, straight, tmp_path):
 def test_the_command_stops_at_ctrl_c_and_goes_on(folder, tmp_path):
     recipe = folder / "long.toml"
     recipe.write_text(RECIPE.replace("steps = 8", "steps = 400"))
-    command = [sys.executable, "-m", "sake_jax.cli", "train", str(recipe), "--out", str(tmp_path)]
+    script = str(Path(sys.executable).with_name("sake-jax"))
+    command = [script, "train", str(recipe), "--out", str(tmp_path)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     log = tmp_path / "log.jsonl"
     while not (log.exists() and log.stat().st_size):
