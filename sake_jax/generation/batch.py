@@ -11,7 +11,7 @@ from sake_jax.core import Canvas
 from sake_jax.generation.ending import Ending
 from sake_jax.generation.prompts import Batch
 from sake_jax.generation.result import Row
-from sake_jax.samplers.drive import Trip, depart, travel
+from sake_jax.samplers.drive import Trip, depart, prepared, travel
 
 LOOKS = 16
 """How often a batch is looked at while it runs, for a progress bar or stop strings."""
@@ -24,7 +24,8 @@ def _depart(sampler, params, key, canvas, stop, trajectory: bool) -> Trip:
 
 @functools.partial(jax.jit, static_argnames="reread", donate_argnames="trip")
 def _travel(sampler, params, key, trip, end, stop, reread: int) -> Trip:
-    return travel(sampler, params, key, trip, end, stop=stop, reread=reread)
+    ready = prepared(sampler, params)
+    return travel(sampler, ready, key, trip, end, stop=stop, reread=reread)
 
 
 def run_batch(lm, sampler, key, canvas, ending: Ending, trajectory, often: bool, advance) -> Trip:

@@ -91,6 +91,7 @@ def run_until(
     Returns the final canvas, the Info of all S steps (zeros for those left out at the end), and
     how many were taken; with `trajectory` also the tokens after each step.
     """
+    params = prepared(sampler, params)
     trip = depart(sampler, params, key, canvas, cache, stop=stop, trajectory=trajectory)
     for first, count, reread in sampler.plan.segments:
         trip = travel(sampler, params, key, trip, first + count, stop=stop, reread=reread)
@@ -125,8 +126,7 @@ def depart(sampler, params, key, canvas, cache=None, *, stop=None, trajectory=Fa
 
 
 def travel(sampler, params, key, trip: Trip, end, *, stop=None, reread: int = 0) -> Trip:
-    """Goes on until the plan's step `end`, or until nothing is open."""
-    params = prepared(sampler, params)
+    """Goes on until the plan's step `end`, or until nothing is open; `params` are prepared."""
 
     def unfinished(trip: Trip) -> Array:
         canvas = trip.state.canvas

@@ -26,6 +26,7 @@ from sake_jax.guidance.compose import Chain, Guided, When, chain, guide, identit
 from sake_jax.guidance.entropy import entropy, kl
 from sake_jax.guidance.select import first_largest
 from sake_jax.guidance.shaping import is_greedy
+from sake_jax.losses import surprise
 from sake_jax.process import Identity
 from sake_jax.reveal import as_rule, everything
 from sake_jax.reveal import confidence as most_confident
@@ -210,7 +211,7 @@ def step(
     if view.mask_id is not None and not sampler.process.revises:
         kept = kept & (drawn != view.mask_id)  # noise that stays noise
     closed = jnp.zeros_like(kept) if sampler.process.revises else kept
-    log_p = jnp.take_along_axis(jax.nn.log_softmax(guided.logits), drawn[..., None], -1)[..., 0]
+    log_p = -surprise(guided.logits, drawn)
     # What a process that revises draws again as it was is no news.
     fresh = kept & (drawn.astype(canvas.tokens.dtype) != view.window(canvas.tokens))
     if view.mask_id is not None:

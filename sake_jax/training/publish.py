@@ -69,10 +69,7 @@ def _llada(config: ModelConfig) -> dict[str, Any]:
         "embedding_size": c.V,
         "weight_tying": c.tied,
         "mask_token_id": config.mask_id,
-        "eos_token_id": config.eos_id,
-        "bos_token_id": config.bos_id,
-        "pad_token_id": config.pad_id,
-    }
+    } | _special(config)
 
 
 def _llama(config: ModelConfig) -> dict[str, Any]:
@@ -93,10 +90,12 @@ def _llama(config: ModelConfig) -> dict[str, Any]:
         "rms_norm_eps": c.eps,
         "vocab_size": c.V,
         "tie_word_embeddings": c.tied,
-        "eos_token_id": config.eos_id,
-        "bos_token_id": config.bos_id,
-        "pad_token_id": config.pad_id,
-    }
+    } | _special(config)
+
+
+def _special(config: ModelConfig) -> dict[str, Any]:
+    ids = {"eos": config.eos_id, "bos": config.bos_id, "pad": config.pad_id}
+    return {f"{name}_token_id": at for name, at in ids.items()}
 
 
 def _dit(config: ModelConfig) -> dict[str, Any]:
