@@ -26,10 +26,10 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from interleaved import Side, measure, progress
 
 import sake_jax as sj
+from sake_jax import Node
 from sake_jax.models import abstract, network
 from sake_jax.models.config import ModelConfig, TransformerConfig
 from sake_jax.models.denoiser import NetworkDenoiser
@@ -76,7 +76,7 @@ FORMS = {
 }
 
 
-class AllColumns(struct.PyTreeNode):
+class AllColumns(Node):
     """Evaluates the head on every column; the window is cut from the logits."""
 
     affine: ClassVar[bool] = False

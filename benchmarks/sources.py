@@ -22,6 +22,7 @@ import series
 from flax import struct
 
 import sake_jax as sj
+from sake_jax import Node
 
 SOURCES, TABLES = ("hidden", "expected", "predicted"), ("input", "output")
 FORMS = {"literal": 1.0, "repulsion": 0.0}
@@ -31,7 +32,7 @@ HOT = 2.0
 """The temperature of the control's first step."""
 
 
-class SeriesDenoiser(struct.PyTreeNode):
+class SeriesDenoiser(Node):
     """The series model as the library sees models."""
 
     affine: ClassVar[bool] = True

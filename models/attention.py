@@ -2,16 +2,17 @@
 
 import jax
 import jax.numpy as jnp
-from flax import nnx, struct
+from flax import nnx
 from jax import Array
 
 from sake_jax.core import precise
 from sake_jax.models.config import NetworkConfig
 from sake_jax.models.layers import Linear, RMSNorm
+from sake_jax.node import Node
 from sake_jax.typing import Leaf
 
 
-class Sight(struct.PyTreeNode):
+class Sight(Node):
     """Where the T rows in work stand among the columns, and which P of those are looked at."""
 
     turns: Leaf
@@ -24,7 +25,7 @@ class Sight(struct.PyTreeNode):
     """() the first of the P columns."""
 
 
-class Memory(struct.PyTreeNode):
+class Memory(Node):
     """Keys, before rotary, and values of all layers and columns: (N, B, L, K, head_dim).
 
     Without rotary: positions are applied when keys are used.

@@ -15,6 +15,7 @@ from sake_jax.models import network
 from sake_jax.models.attention import Memory
 from sake_jax.models.config import NetworkConfig
 from sake_jax.models.page import Page, Work, whole
+from sake_jax.node import Node
 from sake_jax.typing import Features, Leaf, Logits, Params, Rows
 
 CLEANEST = 1e-3
@@ -26,7 +27,7 @@ def total_noise(time: Array) -> Array:
     return -jnp.log1p(-(1 - CLEANEST) * time)
 
 
-class Cache(struct.PyTreeNode):
+class Cache(Node):
     """What a denoiser keeps between steps."""
 
     memory: Any
@@ -36,7 +37,7 @@ class Cache(struct.PyTreeNode):
     only the window is recomputed. Not shifted."""
 
 
-class NetworkDenoiser(struct.PyTreeNode):
+class NetworkDenoiser(Node):
     """Reads a canvas with one of our networks."""
 
     affine: ClassVar[bool] = True

@@ -8,13 +8,14 @@ from flax import nnx, struct
 from jax import Array
 
 from sake_jax.models.attention import Memory, Sight
+from sake_jax.node import Node
 from sake_jax.typing import Leaf
 
 UNROLLED = 8
 """Stacks up to this many layers are unrolled: faster on a CPU, and still quick to compile."""
 
 
-class Page(struct.PyTreeNode):
+class Page(Node):
     """B rows of L columns as a network reads them."""
 
     tokens: Leaf
@@ -31,7 +32,7 @@ class Page(struct.PyTreeNode):
     """(B, L) the clean tokens beside noisy ones: the training form of block diffusion."""
 
 
-class Work(struct.PyTreeNode):
+class Work(Node):
     """Which columns a network recomputes, with memory for the others; all by default."""
 
     start: Leaf
@@ -48,7 +49,7 @@ class Work(struct.PyTreeNode):
         return jax.lax.dynamic_slice_in_dim(columns, self.start, self.width, axis=1)
 
 
-class Output(struct.PyTreeNode):
+class Output(Node):
     """What a network gives for the rows in work."""
 
     hidden: Leaf

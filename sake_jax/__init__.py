@@ -46,6 +46,7 @@ from sake_jax.guidance import without_prompt as without_prompt
 from sake_jax.likelihood import bound as bound
 from sake_jax.likelihood import log_likelihood as log_likelihood
 from sake_jax.models import LanguageModel as LanguageModel
+from sake_jax.node import Node as Node
 from sake_jax.process import absorbing as absorbing
 from sake_jax.process import identity_process as identity_process
 from sake_jax.process import remasking as remasking

@@ -15,6 +15,7 @@ from flax import struct
 from jax import Array
 
 from sake_jax import schedules
+from sake_jax.node import Node
 from sake_jax.typing import (
     Features,
     GuidanceState,
@@ -36,7 +37,7 @@ RECORDS = ("brief", "signal", "full")
 what a viewer shows of every position."""
 
 
-class Canvas(struct.PyTreeNode):
+class Canvas(Node):
     """What a run starts from: B rows of L columns, some of them open.
 
     Rows of one prompt stand together, `samples` of them. Prompts are padded on the
@@ -67,7 +68,7 @@ class Canvas(struct.PyTreeNode):
     samples: int = struct.field(pytree_node=False, default=1)
 
 
-class View(struct.PyTreeNode):
+class View(Node):
     """The canvas at one step, as denoisers, guidances and reveal rules see it."""
 
     tokens: Leaf
@@ -109,7 +110,7 @@ class View(struct.PyTreeNode):
         return jax.lax.dynamic_slice_in_dim(columns, self.start, self.width, axis=1)
 
 
-class Tables(struct.PyTreeNode):
+class Tables(Node):
     """The vocabulary's embeddings on both ends of a denoiser."""
 
     input: Leaf
@@ -127,7 +128,7 @@ class Denoiser(Protocol):
     `read` gives one feature row per column, exactly the head's input, aligned with
     the token it predicts; with a cache it may recompute the window only, but always
     returns all rows. `head` turns any slice of rows into logits. Make it a pytree, such as
-    a `flax.struct.PyTreeNode`, with its choices in static fields or class variables.
+    a `sake_jax.Node`, with its choices in static fields or class variables.
     """
 
     affine: ClassVar[bool]
@@ -197,7 +198,7 @@ class Context:
         return value.reshape((-1,) + (1,) * (rank - 1))
 
 
-class Guidance(struct.PyTreeNode):
+class Guidance(Node):
     """Reshapes the distribution a token is drawn from. Subclass it, override what you need.
 
     Numbers belong in pytree leaves and choices in static fields: then one compiled
@@ -268,7 +269,7 @@ Reveal = Callable[[Logits, WindowTokens, View, Key], WindowFlags]
 """`(logits, drawn, view, key) -> kept`: which of the draws are written to the canvas."""
 
 
-class Signal(struct.PyTreeNode):
+class Signal(Node):
     """What one diversity guidance did at a step, means over each row's open positions."""
 
     covariance: Leaf
@@ -283,7 +284,7 @@ class Signal(struct.PyTreeNode):
     """(B, W, L) W_ij, which rows of the sequence repel which (record="full")."""
 
 
-class Candidates(struct.PyTreeNode):
+class Candidates(Node):
     """The most likely tokens of every window position, the most likely first."""
 
     ids: Leaf
@@ -292,7 +293,7 @@ class Candidates(struct.PyTreeNode):
     """(B, W, K) their log-probabilities in nats."""
 
 
-class Info(struct.PyTreeNode):
+class Info(Node):
     """What happened at one step, one entry per row of the batch."""
 
     entropy: Leaf

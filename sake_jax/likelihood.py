@@ -20,7 +20,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jax import Array
 
 from sake_jax.checks import number, require
@@ -37,6 +36,7 @@ from sake_jax.models import LanguageModel, ModelConfig, NetworkDenoiser, network
 from sake_jax.models.denoiser import total_noise
 from sake_jax.models.language import in_chunks
 from sake_jax.models.page import Page, whole
+from sake_jax.node import Node
 from sake_jax.typing import Features, Key, Leaf, Number, Params, PerPosition, PerRow
 
 TokenLists = Sequence[Sequence[int] | np.ndarray] | np.ndarray
@@ -105,7 +105,7 @@ def bound(
     return _estimate(losses / packed.open.sum(axis=1, keepdims=True))
 
 
-class Texts(struct.PyTreeNode):
+class Texts(Node):
     """Texts padded on the right, where padding moves no position."""
 
     page: Page

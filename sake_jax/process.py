@@ -13,10 +13,11 @@ from jax import Array
 
 from sake_jax.checks import number, require
 from sake_jax.core import LOWEST, View
+from sake_jax.node import Node
 from sake_jax.typing import Logits, Number
 
 
-class Identity(struct.PyTreeNode):
+class Identity(Node):
     """The draw is the clean token itself; what is kept is the reveal rule's choice (LLaDA)."""
 
     revises: ClassVar[bool] = False
@@ -30,7 +31,7 @@ class Identity(struct.PyTreeNode):
         return self.clean(logits, view)
 
 
-class Absorbing(struct.PyTreeNode):
+class Absorbing(Node):
     """Noise is the mask token: a masked position stays masked with chance m_s / m_t (MDLM)."""
 
     revises: ClassVar[bool] = False
@@ -45,7 +46,7 @@ class Absorbing(struct.PyTreeNode):
         return jnp.where(_is_mask(logits, view), _safe_log(stay), clean + _safe_log(1 - stay))
 
 
-class Uniform(struct.PyTreeNode):
+class Uniform(Node):
     """Noise is a token drawn uniformly; written tokens may change again (UDLM)."""
 
     revises: ClassVar[bool] = True
@@ -73,7 +74,7 @@ class Uniform(struct.PyTreeNode):
         return jax.nn.log_softmax(_safe_log(joint))
 
 
-class Remasking(struct.PyTreeNode):
+class Remasking(Node):
     """Masked diffusion in which written tokens may be masked again (ReMDM)."""
 
     revises: ClassVar[bool] = True

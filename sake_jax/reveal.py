@@ -16,6 +16,7 @@ from jax import Array
 from sake_jax.checks import number, require
 from sake_jax.core import LOWEST, Reveal, View
 from sake_jax.guidance.entropy import entropy as entropy_of
+from sake_jax.node import Node
 from sake_jax.typing import Key, Logits, Number, PerPosition, WindowFlags, WindowTokens
 
 
@@ -50,7 +51,7 @@ def everything(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> Win
     return jnp.ones(drawn.shape, bool)
 
 
-class Threshold(struct.PyTreeNode):
+class Threshold(Node):
     """See `threshold`."""
 
     value: Number
@@ -69,7 +70,7 @@ def threshold(value: Number) -> Threshold:
     return Threshold(number("threshold", value, at_least=0, at_most=1))
 
 
-class EntropyBound(struct.PyTreeNode):
+class EntropyBound(Node):
     """See `entropy_bound`."""
 
     bound: Number
@@ -93,7 +94,7 @@ def entropy_bound(bound: Number) -> EntropyBound:
     return EntropyBound(number("entropy_bound", bound, at_least=0))
 
 
-class Late(struct.PyTreeNode):
+class Late(Node):
     """See `late`."""
 
     rule: Any
@@ -113,7 +114,7 @@ def late(rule: Reveal, ids: Sequence[int]) -> Late:
     return Late(as_rule(rule), jnp.asarray(ids, jnp.int32))
 
 
-class Plain(struct.PyTreeNode):
+class Plain(Node):
     """A rule without numbers."""
 
     function: Reveal = struct.field(pytree_node=False)
@@ -126,7 +127,7 @@ def as_rule(rule: Any) -> Any:
     """A rule as a pytree: plain functions are wrapped, so that jit sees a choice, not a value."""
     rule_text = "a reveal rule must be a function (logits, drawn, view, key) -> kept"
     require(callable(rule), rule_text, rule, "see sake_jax.reveal for rules")
-    return rule if isinstance(rule, struct.PyTreeNode) else Plain(rule)
+    return Plain(rule) if jax.tree_util.all_leaves([rule]) else rule
 
 
 def chance(logits: Logits, drawn: WindowTokens) -> PerPosition:

@@ -17,10 +17,11 @@ from flax import struct
 from jax import Array
 
 from sake_jax.checks import number, require
+from sake_jax.node import Node
 from sake_jax.typing import Number
 
 
-class Schedule(struct.PyTreeNode):
+class Schedule(Node):
     """`shape(progress, *numbers)`; `shape` is static, the numbers are leaves."""
 
     shape: Callable[..., Array] = struct.field(pytree_node=False)

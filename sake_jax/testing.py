@@ -12,16 +12,16 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from sake_jax.core import LOWEST, Context, Guidance, Tables, View
 from sake_jax.guidance.compose import chain, guide, last_word
+from sake_jax.node import Node
 from sake_jax.typing import Logits, Params
 
 Permute = Callable[[Guidance, np.ndarray], Guidance]
 
 
-class ToyDenoiser(struct.PyTreeNode):
+class ToyDenoiser(Node):
     """A small untied network with a linear head; with a cache it recomputes the window only."""
 
     affine: ClassVar[bool] = True

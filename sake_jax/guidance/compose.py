@@ -4,10 +4,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from sake_jax.checks import number, require
 from sake_jax.core import Context, Guidance, precise, product
+from sake_jax.node import Node
 from sake_jax.typing import GuidanceState, Logits, Number, Rows
 
 
@@ -113,7 +113,7 @@ def when(guidance: Guidance, start: Number = 0.0, end: Number = 1.0) -> When:
     return When(guidance, start, number("end", end, at_least=0))
 
 
-class Guided(struct.PyTreeNode):
+class Guided(Node):
     """Logits before and after guidance, and the state that goes to the next step."""
 
     base: Any

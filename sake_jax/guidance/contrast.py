@@ -9,13 +9,14 @@ from flax import struct
 
 from sake_jax.checks import number, one_of, require
 from sake_jax.core import Context, Guidance, View
+from sake_jax.node import Node
 from sake_jax.typing import Logits, Number, Params, PerRow
 
 FORMS = ("features", "posterior")
 METHODS = ("first_order", "exact")
 
 
-class WithoutPrompt(struct.PyTreeNode):
+class WithoutPrompt(Node):
     """The unconditional input of LLaDA: every given token, padding included, is masked."""
 
     def __call__(self, ctx: Context) -> View:
@@ -26,7 +27,7 @@ class WithoutPrompt(struct.PyTreeNode):
         return view.replace(tokens=jnp.where(given, view.mask_id, view.tokens))
 
 
-class WithLabel(struct.PyTreeNode):
+class WithLabel(Node):
     """The unconditional input of class-conditional models: a label that stands for none."""
 
     label: Any
@@ -37,7 +38,7 @@ class WithLabel(struct.PyTreeNode):
         return ctx.view.replace(cond=jnp.full_like(ctx.view.cond, self.label))
 
 
-class WithoutUncertain(struct.PyTreeNode):
+class WithoutUncertain(Node):
     """The unconditional input of adaptive CFG: the least certain written tokens are masked."""
 
     share: Number

@@ -19,6 +19,7 @@ from sake_jax.guidance.entropy import correlation, covariance
 from sake_jax.guidance.groups import SCOPES, group
 from sake_jax.guidance.kernels import HEURISTICS, Heuristic, collisions
 from sake_jax.guidance.objectives import Objective, collision
+from sake_jax.node import Node
 from sake_jax.typing import Features, Flags, Leaf, Logits, Number
 
 SOURCES = ("hidden", "expected", "predicted", "input")
@@ -32,7 +33,7 @@ ROUNDING = 1e-4
 """Moves smaller than this part of a row are rounding, and are not normalised up to size one."""
 
 
-class DiversityState(struct.PyTreeNode):
+class DiversityState(Node):
     """Carried from step to step."""
 
     spread: Leaf

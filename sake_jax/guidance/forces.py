@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jax import Array
 from jaxtyping import Float
 
@@ -20,13 +19,14 @@ from sake_jax.guidance.kernels import (
     squared_distances,
 )
 from sake_jax.guidance.objectives import Objective
+from sake_jax.node import Node
 from sake_jax.typing import Leaf
 
 CHUNK = 2048
 """Candidate tokens looked at together by `exact_signal`: bounds its memory to L x CHUNK."""
 
 
-class Force(struct.PyTreeNode):
+class Force(Node):
     """What an objective does to the window's rows."""
 
     direction: Leaf

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jax import Array
 from jaxtyping import Float
 
 from sake_jax.checks import number
 from sake_jax.guidance.select import threshold
+from sake_jax.node import Node
 from sake_jax.typing import Leaf
 
 Heuristic = Callable[[Float[Array, "..."], Float[Array, "..."]], Float[Array, ""]]
@@ -25,7 +25,7 @@ FEW = 32
 """Up to this many rows are subtracted from each other, one by one."""
 
 
-class Peers(struct.PyTreeNode):
+class Peers(Node):
     """What the window's rows are compared with: all rows of the group, as constants."""
 
     rows: Leaf

@@ -9,10 +9,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jax import Array
 
 from sake_jax.core import Canvas, Info
+from sake_jax.node import Node
 from sake_jax.samplers.noise import uniform_tokens
 from sake_jax.samplers.step import Kept, Sampler, State, context, step
 from sake_jax.samplers.stop import Stop
@@ -99,7 +99,7 @@ def run_until(
     return (*found, trip.tokens) if trajectory else found
 
 
-class Trip(struct.PyTreeNode):
+class Trip(Node):
     """A run under way that leaves out steps without work, and what it has seen."""
 
     state: State

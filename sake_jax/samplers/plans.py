@@ -8,6 +8,7 @@ from jax import Array
 
 from sake_jax.checks import number, one_of, require
 from sake_jax.core import Canvas, View
+from sake_jax.node import Node
 from sake_jax.typing import Number
 
 PACES = ("even", "truncated", "stretched")
@@ -56,7 +57,7 @@ class Segment(NamedTuple):
     """Columns that a read with a cache recomputes, see `View.reread`."""
 
 
-class Blocks(struct.PyTreeNode):
+class Blocks(Node):
     """Blocks from left to right, the same number of steps for each; one block is plain."""
 
     blocks: int = struct.field(pytree_node=False)
@@ -176,7 +177,7 @@ def blocks(
     return Blocks(count, block, steps // count, pace, cache, least, ahead)
 
 
-class Descent(struct.PyTreeNode):
+class Descent(Node):
     """All columns together, from t = 1 down in even steps of time, then what noise is left."""
 
     width: int = struct.field(pytree_node=False)

@@ -27,6 +27,7 @@ from sake_jax.guidance.entropy import entropy, kl
 from sake_jax.guidance.select import first_largest
 from sake_jax.guidance.shaping import is_greedy
 from sake_jax.losses import surprise
+from sake_jax.node import Node
 from sake_jax.process import Identity
 from sake_jax.reveal import as_rule, everything
 from sake_jax.reveal import confidence as most_confident
@@ -39,7 +40,7 @@ SHOWN = 5
 """How many candidates record="full" keeps for each position."""
 
 
-class Sampler(struct.PyTreeNode):
+class Sampler(Node):
     """Everything a run needs but parameters, key and canvas. Numbers are leaves."""
 
     denoiser: Any
@@ -130,7 +131,7 @@ def _check_denoiser(denoiser: Denoiser) -> None:
     rule, remedy = "denoiser must have read, head, tables and affine", "see sake_jax.Denoiser"
     require(isinstance(denoiser, Denoiser), rule, denoiser, remedy)
     leaves = jax.tree.leaves(denoiser)
-    rule, remedy = "denoiser must be a pytree", "derive it from flax.struct.PyTreeNode"
+    rule, remedy = "denoiser must be a pytree", "derive it from sake_jax.Node"
     require(not any(leaf is denoiser for leaf in leaves), rule, denoiser, remedy)
     rule, remedy = "denoiser.affine must be a class variable", "annotate it as ClassVar[bool]"
     require(not any(isinstance(leaf, bool) for leaf in leaves), rule, denoiser, remedy)
@@ -146,14 +147,14 @@ def _only_shapes(guidance: Guidance) -> bool:
     return kind.push is Guidance.push and kind.posterior is Guidance.posterior
 
 
-class Kept(struct.PyTreeNode):
+class Kept(Node):
     """Features of the last read, and whether the canvas has changed since."""
 
     features: Any
     stale: Any
 
 
-class State(struct.PyTreeNode):
+class State(Node):
     """What changes from step to step."""
 
     canvas: Canvas

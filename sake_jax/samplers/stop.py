@@ -3,17 +3,17 @@
 from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
-from flax import struct
 from jax import Array
 
 from sake_jax.checks import require
 from sake_jax.core import Canvas
+from sake_jax.node import Node
 
 Stop = Callable[[Canvas], Array]
 """`canvas -> (B,) bool`: which rows are finished. A pytree, so that its numbers are traced."""
 
 
-class EndTokens(struct.PyTreeNode):
+class EndTokens(Node):
     """See `end_tokens`."""
 
     ids: Array

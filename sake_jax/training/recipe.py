@@ -11,6 +11,7 @@ from sake_jax.models.config import DiTConfig, ModelConfig, TransformerConfig
 KINDS = ("llada", "causal", "mdlm", "bd3lm")
 NOISES = ("exact", "llada", "mdlm")
 OPTIMIZERS = ("muon", "adamw")
+PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,8 @@ class Training:
     """The largest norm of a gradient."""
     ema: float = 0.999
     """Of the parameters that are kept; 0 keeps the last ones."""
+    precision: str = "float32"
+    """"bfloat16": the network computes in it, faster; losses and parameters stay float32."""
     seed: int = 0
     every: int = 100
     """Steps between lines of the log."""
@@ -91,6 +94,7 @@ class Recipe:
         one_of("model.kind", self.model.kind, KINDS)
         one_of("training.noise", self.training.noise, NOISES)
         one_of("training.optimizer", self.training.optimizer, OPTIMIZERS)
+        one_of("training.precision", self.training.precision, PRECISIONS)
         for part, names in (
             (self.data, ("length",)),
             (self.model, ("layers", "width", "heads", "mlp")),

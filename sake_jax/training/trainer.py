@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import struct
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import v1 as orbax
@@ -20,6 +19,7 @@ from orbax.checkpoint import v1 as orbax
 from sake_jax.checks import require
 from sake_jax.models import network
 from sake_jax.models.config import ModelConfig
+from sake_jax.node import Node
 from sake_jax.training import corpus
 from sake_jax.training.objective import loss
 from sake_jax.training.optimizer import optimizer, rate
@@ -33,7 +33,7 @@ KEPT = 2
 """Checkpoints that are kept."""
 
 
-class TrainState(struct.PyTreeNode):
+class TrainState(Node):
     """All that a step changes."""
 
     step: Leaf
@@ -213,9 +213,13 @@ def step(
     if mesh is not None:
         spread = NamedSharding(mesh, PartitionSpec("data"))
         tokens = jax.lax.with_sharding_constraint(tokens, spread)
-    lossy = functools.partial(loss, config, training.noise)
-    lost, gradient = jax.value_and_grad(lossy)(state.params, tokens, noise)
     frozen = network.exact(config.network)
+
+    def lossy(params: Params) -> Array:
+        rounded = _rounded(params, jnp.dtype(training.precision), frozen)
+        return loss(config, training.noise, rounded, tokens, noise)
+
+    lost, gradient = jax.value_and_grad(lossy)(state.params)
     gradient = _without(gradient, frozen)
     # optax promotes dtypes and ranks, which a user's strict mode would refuse.
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -238,7 +242,19 @@ def evaluate(config: ModelConfig, params: Params, tokens: Array, key: Key) -> Ar
 
 def _without(tree: Params, frozen: frozenset[str]) -> Params:
     """Zeros for parameters that are not trained."""
-    leaves = network.flat(tree)
-    return network.nested(
-        {name: jnp.zeros_like(x) if name in frozen else x for name, x in leaves.items()}
-    )
+    return _others(tree, frozen, lambda x: x, jnp.zeros_like)
+
+
+def _rounded(tree: Params, dtype: jnp.dtype, exact: frozenset[str]) -> Params:
+    """All parameters in a dtype, but those that are never rounded."""
+    return _others(tree, exact, lambda x: x.astype(dtype), lambda x: x)
+
+
+def _others(
+    tree: Params,
+    some: frozenset[str],
+    change: Callable[[Array], Array],
+    change_some: Callable[[Array], Array],
+) -> Params:
+    leaves = network.flat(tree).items()
+    return network.nested({n: change_some(x) if n in some else change(x) for n, x in leaves})

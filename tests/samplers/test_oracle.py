@@ -12,10 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import struct
 
 import sake_jax as sj
-from sake_jax import reveal
+from sake_jax import Node, reveal
 from sake_jax.core import LOWEST, Tables
 from sake_jax.samplers import gumbel
 
@@ -23,7 +22,7 @@ V, L, DRAWS = 3, 3, 200_000
 MASK = V
 
 
-class Oracle(struct.PyTreeNode):
+class Oracle(Node):
     """log p(x_i | the written columns), by summing a joint over all that agree with them."""
 
     affine: ClassVar[bool] = True
