@@ -1,6 +1,7 @@
 """Loads a model from a folder or by its name on the hub, whole or spread over a mesh."""
 
 import dataclasses
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ def load(path_or_name: str | Path, mesh: Mesh | None = None, dtype: Any = None) 
     Each device, and each process, reads only its own slices of the files.
 
     Args:
-      path_or_name: a Hugging Face folder, a checkpoint converted by `sake-jax convert`, or a
-        name on the hub such as "GSAI-ML/LLaDA-8B-Instruct" when online.
+      path_or_name: "tinystories", the model in the box; a Hugging Face folder, a checkpoint
+        converted by `sake-jax convert`, or a GGUF file; or a name on the hub such as
+        "GSAI-ML/LLaDA-8B-Instruct" when online.
       mesh: from `sake_jax.mesh`; the default device by default.
       dtype: "float32", "bfloat16", or "int8" for quantised kernels; by default as stored.
         float16 is for files only: such weights are loaded as float32.
@@ -61,13 +63,23 @@ def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
     return network.nested({path: array(path, leaf) for path, leaf in weights.leaves.items()})
 
 
+def built_in() -> dict[str, Path]:
+    """Folders of the models that come with the package, by name."""
+    place = Path(str(resources.files("sake_jax"))) / "assets"
+    return {file.parent.name: file.parent for file in sorted(place.glob("*/config.json"))}
+
+
 def locate(path_or_name: str | Path) -> Path:
     """The folder of a model; a hub name is downloaded, without any of its code."""
     path = Path(path_or_name).expanduser()
-    name = str(path_or_name)
+    name, own = str(path_or_name), built_in()
+    if name in own:
+        return own[name]
     if path.exists():
         return path
-    rule = "the model must be a folder that exists, or a hub name such as 'owner/model'"
+    rule = (
+        f"the model must be {' or '.join(own)}, a folder that exists, or a hub name 'owner/model'"
+    )
     require(name.count("/") == 1 and not name.startswith((".", "/", "~")), rule, name, "check it")
     from huggingface_hub import snapshot_download
 

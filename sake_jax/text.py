@@ -1,6 +1,7 @@
 """Tokenizers. The one module that imports transformers, and only when a tokenizer is needed."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,12 @@ FILES = (
 """What travels with a checkpoint's weights; most checkpoints have some of these."""
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "tokenizer.model")
-COPIES = {"DreamTokenizer": "Qwen2Tokenizer"}
-"""Classes that exist only as code beside a checkpoint, and what they are copies of."""
+CLASSES = {
+    "DreamTokenizer": "Qwen2Tokenizer",
+    "PreTrainedTokenizerFast": "PreTrainedTokenizerFast",
+}
+"""Classes that need no look at the model's config: code beside a checkpoint, by what it is a copy
+of, and the class that is all in tokenizer.json."""
 
 GGUF, PREFIX = ".gguf", "tokenizer."
 """What GGUF files end with, and what the metadata about their tokenizers begins with."""
@@ -49,12 +54,14 @@ def tokenizer(folder: Path | None) -> Any:
     remedy = "put its files there (MDLM and BD3LM have GPT-2's); token ids work without one"
     found = any((folder / name).is_file() for name in VOCABULARIES)
     require(found, rule, str(folder), remedy)
+    # It would tell that it found no PyTorch, which nobody asked.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers  # takes seconds
 
     kind = transformers.AutoTokenizer
     described = folder / "tokenizer_config.json"
     if described.is_file():
-        kind = getattr(transformers, COPIES.get(_class(described), ""), kind)
+        kind = getattr(transformers, CLASSES.get(_class(described), ""), kind)
     return kind.from_pretrained(str(folder), trust_remote_code=False)
 
 

@@ -45,7 +45,13 @@ def info(wheel: zipfile.ZipFile, name: str) -> bytes:
 
 @pytest.mark.parametrize(
     "name",
-    ["sake_jax/models/__init__.py", "sake_jax/conversion/__init__.py", "sake_jax/py.typed"],
+    [
+        "sake_jax/models/__init__.py",
+        "sake_jax/conversion/__init__.py",
+        "sake_jax/py.typed",
+        "sake_jax/assets/tinystories/model.safetensors",
+        "sake_jax/training/recipes/tinystories.toml",
+    ],
 )
 def test_wheel_contains(wheel, name):
     assert name in wheel.namelist()

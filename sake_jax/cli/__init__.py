@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sake_jax.cli import checkpoints, train
+from sake_jax.cli import checkpoints, generate, train
 
 DISTRIBUTION = "sake-jax"
 
 app = typer.Typer(
     help="Diverse, reproducible sampling from diffusion language models in JAX.",
-    epilog="Example: sake-jax inspect path/to/model",
+    epilog='Example: sake-jax generate "once upon a time" --samples 8',
     no_args_is_help=True,
     add_completion=False,
 )
@@ -31,6 +31,7 @@ def _print_version(wanted: bool) -> bool:
 
 
 app.add_typer(checkpoints.app)
+app.add_typer(generate.app)
 app.add_typer(train.app)
 
 

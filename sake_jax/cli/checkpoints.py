@@ -40,9 +40,12 @@ app = typer.Typer()
 
 @contextlib.contextmanager
 def plain_errors() -> Iterator[None]:
-    """Errors about the user's input as one message, without a traceback."""
+    """Errors about the user's input as one message, without a traceback; so is Ctrl-C."""
     try:
         yield
+    except KeyboardInterrupt as error:
+        Console(stderr=True).print("stopped; what was finished is saved, if it had a folder")
+        raise typer.Exit(130) from error
     except (ValueError, OSError, ImportError) as error:
         Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
         raise typer.Exit(1) from error

@@ -27,9 +27,14 @@ COLUMNS = (
 )
 
 
-@app.command(epilog="Example: sake-jax train recipes/tinystories.toml --out runs/tinystories")
+@app.command(epilog="Example: sake-jax train tinystories --data corpus --out runs/tinystories")
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A TOML file: data, model, training.")],
+    recipe: Annotated[
+        str, typer.Argument(help="A TOML file: data, model, training; or 'tinystories'.")
+    ],
+    data: Annotated[
+        Path | None, typer.Option(help="The folder with the text files; the recipe's by default.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run's folder; runs/NAME by default. It is resumed.")
     ] = None,
@@ -50,7 +55,7 @@ def train(
         from sake_jax.training.publish import DTYPES
 
         one_of("dtype", dtype, DTYPES)
-        found = read(recipe)
+        found = read(recipe, data)
         folder = out or Path("runs") / found.name
         trainer = Trainer(found, folder, make_mesh(**mesh_sizes(mesh)) if mesh else None)
         steps, begun = found.training.steps, int(trainer.state.step)
@@ -66,9 +71,8 @@ def train(
             try:
                 trainer.train(show)
             except KeyboardInterrupt:
-                console.print(
-                    f"stopped and saved in {folder}; the same command goes on", soft_wrap=True
-                )
+                said = f"stopped and saved in {folder}; the same command goes on"
+                console.print(said, soft_wrap=True)
                 raise typer.Exit(130) from None
         console.print(f"model: {trainer.publish(dtype)}", soft_wrap=True)
         console.print(f"curve: {loss_curve(folder)}", soft_wrap=True)

@@ -1,7 +1,7 @@
 """One batch of rows, from its canvas to texts."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -28,20 +28,34 @@ def _travel(sampler, params, key, trip, end, stop, reread: int) -> Trip:
     return travel(sampler, ready, key, trip, end, stop=stop, reread=reread)
 
 
-def run_batch(lm, sampler, key, canvas, ending: Ending, trajectory, often: bool, advance) -> Trip:
-    """One batch to its end; looked at now and then if `often`, for a bar or stop strings."""
+def run_batch(
+    lm,
+    sampler,
+    key,
+    canvas,
+    ending: Ending,
+    trajectory,
+    often: bool,
+    advance: Callable[[int], None],
+    watch: Callable[[Canvas], None] | None = None,
+) -> Trip:
+    """One batch to its end; looked at now and then if `often`, for a bar or stop strings, and
+    after each step by `watch`."""
     trip = _depart(sampler, lm.params, key, canvas, ending.stop, trajectory)
-    reached, stride = 0, -(-sampler.plan.steps // LOOKS) if often else sampler.plan.steps
+    steps = sampler.plan.steps
+    reached, stride = 0, 1 if watch else -(-steps // LOOKS) if often else steps
     for first, count, reread in sampler.plan.segments:
         for end in range(first + stride, first + count + stride, stride):
             end = min(end, first + count)
             trip = _travel(sampler, lm.params, key, trip, jnp.int32(end), ending.stop, reread)
+            if watch:
+                watch(trip.state.canvas)
             if often:
                 advance(end - reached)
                 reached = end
                 trip = _close(trip, ending)
                 if not bool(jnp.any(trip.state.canvas.open & trip.state.canvas.attend)):
-                    advance(sampler.plan.steps - reached)
+                    advance(steps - reached)
                     return trip
     return trip
 

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from sake_jax.checks import require, whole
 from sake_jax.conversion import load
+from sake_jax.core import Canvas
 from sake_jax.generation.batch import pairs, rows_of, run_batch
 from sake_jax.generation.ending import Ending, checked
 from sake_jax.generation.prompts import Prompt, batches, canvas_for, check_context, encode
@@ -47,6 +48,7 @@ def generate(
     names: Sequence[int] | None = None,
     trajectory: bool = False,
     progress: bool = False,
+    watch: Callable[[Canvas], None] | None = None,
     save: str | Path | None = None,
 ) -> Generation:
     """Draws `samples` continuations of every prompt.
@@ -69,7 +71,8 @@ def generate(
       names: the prompts' identities for random keys, 0, 1, ... by default. Give them to split one
         run over several calls.
       trajectory: also returns the tokens after each step.
-      progress: shows a progress bar.
+      progress: shows a progress bar on the standard error stream.
+      watch: is called with a batch's canvas after each step, to show it; it must not keep it.
       save: a folder for settings and finished rows. If an interrupted run left it, this one
         goes on there.
     """
@@ -115,7 +118,7 @@ def generate(
         for part in work:
             canvas = canvas_for(lm, ids, part, length, names=names, infill=infill, cond=cond)
             often = progress or bool(ending.strings)
-            trip = run_batch(lm, sampler, key, canvas, ending, trajectory, often, advance)
+            trip = run_batch(lm, sampler, key, canvas, ending, trajectory, often, advance, watch)
             rows, bad = rows_of(trip, canvas, part, ending)
             done |= {(row.prompt, row.sample): row for row in rows}
             kept = record(trip, canvas)
@@ -242,8 +245,9 @@ def _labels(lm: LanguageModel, cond: Sequence[int] | None, count: int) -> list[i
 @contextlib.contextmanager
 def _bar(shown: bool, total: int):
     """A progress bar, or nothing; gives the function that moves it on."""
+    from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(disable=not shown, transient=True) as bar:
+    with Progress(disable=not shown, transient=True, console=Console(stderr=True)) as bar:
         task = bar.add_task("generating", total=total)
         yield lambda steps: bar.advance(task, steps)

@@ -34,9 +34,12 @@ def documents(path: str | Path, data: Data) -> list[str]:
 
 def learn_tokenizer(data: Data) -> Any:
     """A byte-level BPE of the training text: the first token ends a text, the last is noise."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers.processors import TemplateProcessing
 
     made = Tokenizer(models.BPE())
+    if data.lower:
+        made.normalizer = normalizers.Lowercase()
     digits = pre_tokenizers.Digits(individual_digits=True)
     pieces = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.pre_tokenizer = pre_tokenizers.Sequence([digits, pieces])
@@ -52,12 +55,16 @@ def learn_tokenizer(data: Data) -> Any:
     size = made.get_vocab_size()
     rule = f"the training text must be long enough for {data.vocabulary} tokens"
     require(size == data.vocabulary, rule, size, "lower data.vocabulary")
+    # An end token comes before every text but the first: a prompt is the beginning of a text.
+    first = (data.separator, made.token_to_id(data.separator))
+    made.post_processor = TemplateProcessing(single=[first[0], "$A"], special_tokens=[first])
     return made
 
 
 def encode(tokenizer: Any, texts: list[str], end_id: int) -> np.ndarray:
     """All texts as one stream."""
-    parts = [[*found.ids, end_id] for found in tokenizer.encode_batch(texts)]
+    found = tokenizer.encode_batch(texts, add_special_tokens=False)
+    parts = [[*text.ids, end_id] for text in found]
     return np.concatenate([np.asarray(part, np.int32) for part in parts])
 
 

@@ -13,10 +13,15 @@ STACKED = contrib.MuonDimensionNumbers(reduction_axis=2, output_axis=1)
 """Kernels of all layers in one array: (layers, outputs, inputs)."""
 
 
+def falls_at(training: Training) -> int:
+    """The step after which the rate falls."""
+    return max(training.steps - int(training.decay * training.steps), training.warmup)
+
+
 def rate(training: Training, highest: float) -> optax.Schedule:
     """Up in a line, level, and down in a line to 0."""
+    level = falls_at(training)
     falling = int(training.decay * training.steps)
-    level = max(training.steps - falling, training.warmup)
     return optax.join_schedules(
         [
             optax.linear_schedule(0.0, highest, max(training.warmup, 1)),

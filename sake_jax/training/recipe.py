@@ -2,6 +2,7 @@
 
 import dataclasses
 import tomllib
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +140,21 @@ class Recipe:
         return ModelConfig(family=m.kind, network=network, mask_id=mask_id)
 
 
-def read(path: str | Path) -> Recipe:
-    """A recipe from a TOML file; paths in it are relative to it."""
-    path = Path(path)
-    require(path.is_file(), "the recipe must be a TOML file", str(path), "check the path")
+def recipes() -> dict[str, Path]:
+    """The recipes that come with the package, by name."""
+    place = Path(str(resources.files("sake_jax"))) / "training" / "recipes"
+    return {file.stem: file for file in sorted(place.glob("*.toml"))}
+
+
+def read(path: str | Path, data: str | Path | None = None) -> Recipe:
+    """A recipe from a TOML file, or one of `recipes` by its name.
+
+    Text files are looked for in `data`, by default beside the recipe.
+    """
+    path = recipes().get(str(path), Path(path))
+    rule = f"the recipe must be a TOML file, or one of {', '.join(recipes())}"
+    require(path.is_file(), rule, str(path), "check the path")
+    place = path.parent if data is None else Path(data)
     try:
         found = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
@@ -154,7 +166,7 @@ def read(path: str | Path) -> Recipe:
     for name, kind in parts.items():
         made[name] = _section(kind, name, found.get(name, {}))
     here = {
-        name: str((path.parent / getattr(made["data"], name)).resolve())
+        name: str((place / getattr(made["data"], name)).resolve())
         for name in ("train", "validation")
     }
     return Recipe(**made | {"data": dataclasses.replace(made["data"], **here)})

@@ -22,7 +22,7 @@ from sake_jax.models.config import ModelConfig
 from sake_jax.node import Node
 from sake_jax.training import corpus
 from sake_jax.training.objective import loss
-from sake_jax.training.optimizer import optimizer, rate
+from sake_jax.training.optimizer import falls_at, optimizer, rate
 from sake_jax.training.publish import publish
 from sake_jax.training.recipe import Recipe, Training
 from sake_jax.typing import Key, Leaf, Params
@@ -54,7 +54,7 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, folder: str | Path, mesh: Mesh | None = None):
         self.recipe, self.folder, self.mesh = recipe, Path(folder), mesh
-        self._claim()
+        planned = self._claim()
         self.tokenizer = self._tokenizer()
         self.data = corpus.load(recipe.data, self.tokenizer)
         end, noise = (self.tokenizer.token_to_id(t) for t in (recipe.data.separator, corpus.MASK))
@@ -66,6 +66,7 @@ class Trainer:
         )
         self.stream = self._placed(jnp.asarray(self.data.train))
         self.state = self._begin()
+        self._extend(planned)
 
     def train(self, on_step: Callable[[int, float], None] = lambda step, loss: None) -> TrainState:
         """Runs to the recipe's last step. Interrupted, it saves what it has and lets go.
@@ -139,15 +140,34 @@ class Trainer:
         with (self.folder / "log.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
-    def _claim(self) -> None:
-        """Writes the recipe into a new folder; a folder with another one is refused."""
+    def _claim(self) -> int:
+        """Writes the recipe into a new folder; returns the steps it is, or was, planned for.
+
+        A folder with another recipe is refused, unless only the number of steps differs.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         path, mine = self.folder / "recipe.json", dataclasses.asdict(self.recipe)
-        if path.exists():
-            rule = f"{self.folder} must be new or hold a run of the same recipe"
-            theirs = json.loads(path.read_text())
-            require(theirs == mine, rule, "another", "choose another folder")
-        path.write_text(json.dumps(mine, indent=1))
+        if not path.exists():
+            path.write_text(json.dumps(mine, indent=1))
+            return self.recipe.training.steps
+        rule = f"{self.folder} must be new or hold a run of the same recipe"
+        theirs = json.loads(path.read_text())
+        planned = theirs["training"]["steps"]
+        theirs["training"]["steps"] = self.recipe.training.steps
+        require(theirs == mine, rule, "another", "choose another folder")
+        return planned
+
+    def _extend(self, planned: int) -> None:
+        """Another number of steps, as long as both plans are the same so far."""
+        t, at = self.recipe.training, int(self.state.step)
+        if planned == t.steps:
+            return
+        before = dataclasses.replace(t, steps=planned)
+        last = min(falls_at(before), falls_at(t))
+        rule = f"training.steps may change before the rate falls, after step {last}"
+        require(at <= last, rule, f"step {at}", f"keep steps = {planned}, or begin anew")
+        path = self.folder / "recipe.json"
+        path.write_text(json.dumps(dataclasses.asdict(self.recipe), indent=1))
 
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer

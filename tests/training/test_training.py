@@ -95,8 +95,10 @@ def test_a_run_logs_draws_and_publishes_a_model_that_loads(straight):
     ):
         np.testing.assert_array_equal(ours, theirs)
     text = "the cat sat"
-    assert lm.tokenizer.decode(lm.tokenizer(text)["input_ids"]) == text
-    assert lm.tokenizer("<|mask|>")["input_ids"] == [lm.config.mask_id]
+    ids = lm.tokenizer("The CAT sat")["input_ids"]
+    assert ids[0] == lm.config.bos_id, "a prompt begins a text"
+    assert lm.tokenizer.decode(ids, skip_special_tokens=True) == text
+    assert lm.tokenizer("<|mask|>")["input_ids"] == [lm.config.bos_id, lm.config.mask_id]
     out = sj.generate(lm, sj.masked(lm, length=8), [text], samples=2, key=jax.random.key(0))
     assert len(out.texts[0]) == 2
     half = sj.load(straight.publish("float16"))

@@ -1,0 +1,230 @@
+"""The command that writes text."""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import typer
+from rich.console import Console
+
+import sake_jax as sj
+from sake_jax.checks import require
+from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
+from sake_jax.cli.request import Request
+from sake_jax.cli.screen import Screen, comparison, listing
+from sake_jax.evaluate import distinct, distinct_within, entropy, load_judge, perplexity, words
+from sake_jax.evaluate.judge import smollm2
+from sake_jax.generation import Generation
+from sake_jax.models import LanguageModel
+
+app = typer.Typer()
+
+JUDGES = {"tinystories": "tinystories-causal"}
+"""Who judges the model in the box: its causal twin."""
+
+EXAMPLES = """Examples:
+
+sake-jax generate "once upon a time" --samples 8
+
+sake-jax generate "the dog" --guidance sake --strength 1 --temperature 0.7 --compare
+
+sake-jax generate --file prompts.txt --json > out.json
+
+sake-jax generate "Name five uses of a brick." --model GSAI-ML/LLaDA-8B-Instruct --cache dual
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def generate(
+    prompt: Annotated[
+        str | None, typer.Argument(help="The beginning of the text; standard input without one.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Prompts, one on each line.")] = None,
+    model: Annotated[
+        str, typer.Option(help="'tinystories', a folder, a converted checkpoint, or a hub name.")
+    ] = "tinystories",
+    samples: Annotated[int, typer.Option(min=1, help="Texts for each prompt.")] = 8,
+    guidance: Annotated[
+        str,
+        typer.Option(
+            help="'sake': a text repeats itself less; 'spread': the texts of a prompt differ more; "
+            "'cfg': closer to the prompt; 'none'; or some of them, as in 'sake+spread'."
+        ),
+    ] = "sake",
+    strength: Annotated[float, typer.Option(help="Of the guidance; 0 is none.")] = 1.0,
+    temperature: Annotated[float, typer.Option(min=0, help="Of the draw; 0 is greedy.")] = 0.7,
+    top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens, of this mass.")] = 1,
+    length: Annotated[int, typer.Option(min=1, help="Tokens to write.")] = 64,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Evaluations of the network; one a token by default.")
+    ] = None,
+    block: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tokens of a block; blocks are written left to right. 32 if that "
+            "divides the length.",
+        ),
+    ] = None,
+    sampler: Annotated[
+        str, typer.Option(help="'masked', 'ancestral' or 'block'; by the model's family if 'auto'.")
+    ] = "auto",
+    cache: Annotated[
+        str, typer.Option(help="'none', 'prefix' or 'dual': faster, an approximation.")
+    ] = "none",
+    seed: Annotated[int, typer.Option(min=0, help="The same seed writes the same texts.")] = 0,
+    stop: Annotated[list[str] | None, typer.Option(help="A string that ends a text.")] = None,
+    chat: Annotated[
+        bool | None,
+        typer.Option("--chat/--no-chat", help="Use the model's chat template; if it has one."),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Also without guidance, side by side, with numbers.")
+    ] = False,
+    judge: Annotated[
+        str,
+        typer.Option(
+            help="Whose perplexity --compare shows: a causal model, 'smollm2', 'none'; by default "
+            "the built-in model's twin, or SmolLM2 if it is installed."
+        ),
+    ] = "auto",
+    show: Annotated[bool, typer.Option("--show", help="Watch the canvas fill.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    save: Annotated[
+        Path | None, typer.Option(help="A folder for the texts; an interrupted run goes on there.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Texts that are written together.")] = 32,
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, bfloat16 or int8; as stored by default.")
+    ] = None,
+    mesh: Annotated[str | None, typer.Option(help="Devices, such as 'tensor=8'.")] = None,
+) -> None:
+    """Write texts with a diffusion language model, made diverse by guidance.
+
+    Without --model it is the built-in one, which knows small stories in lower case. The first
+    call compiles for some seconds; the next ones find the programs in the cache.
+    """
+    with plain_errors():
+        prompts = _prompts(prompt, file)
+        require(not (show and as_json), "--show draws, --json does not", "both", "choose one")
+        request = Request(
+            guidance, strength, temperature, top_p, length, steps, block, sampler, cache
+        )
+        variants = [request.unguided, request] if compare else [request]
+        rule, remedy = "--compare needs a guidance to compare with none", "choose one"
+        require(not compare or request.name != request.unguided.name, rule, guidance, remedy)
+        remember_programs()
+        lm = sj.load(model, mesh=sj.mesh(**mesh_sizes(mesh)) if mesh else None, dtype=dtype)
+        judged = _judge(judge, model) if compare else None
+        given = [_chat(lm, text, chat) for text in prompts]
+        results: dict[str, Generation] = {}
+        numbers: dict[str, dict[str, float]] = {}
+        for variant in variants:
+            begun = time.perf_counter()
+            screen = Screen(lm, variant.name) if show else None
+            with screen or contextlib.nullcontext():
+                out = sj.generate(
+                    lm,
+                    variant.build(lm),
+                    given,
+                    samples=samples,
+                    batch=batch,
+                    key=jax.random.key(seed),
+                    stop=stop or (),
+                    progress=sys.stderr.isatty() and not show,
+                    watch=screen.update if screen else None,
+                    save=_folder(save, variant.name if compare else ""),
+                )
+            seconds = time.perf_counter() - begun
+            results[variant.name] = out
+            numbers[variant.name] = measures(prompts, out, judged) | {"seconds": seconds}
+        if as_json:
+            typer.echo(json.dumps(_report(prompts, results, numbers), indent=1))
+        elif compare:
+            comparison(Console(), prompts, results, numbers)
+        else:
+            listing(Console(), prompts, out, numbers[request.name])
+
+
+def remember_programs() -> None:
+    """Compiled programs are kept for the next call, where JAX_COMPILATION_CACHE_DIR says, or in
+    the user's cache folder."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "sake_jax" / "programs"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def measures(prompts: list[str], out: Generation, judge: LanguageModel | None) -> dict[str, float]:
+    """Diversity of what was written, over all texts of all prompts, and the judge's perplexity."""
+    texts = [text or "" for group in out.texts for text in group]
+    cut = [words(text) for text in texts]
+    found = {
+        "distinct-2": distinct(cut),
+        "distinct-2 within": distinct_within(cut),
+        "entropy": entropy(cut),
+    }
+    if judge is not None:
+        given = [text for text in prompts for _ in range(out.samples)]
+        found["perplexity"] = perplexity(judge, texts, given).value
+    return found
+
+
+def _prompts(prompt: str | None, file: Path | None) -> list[str]:
+    require(prompt is None or file is None, "give a prompt or --file", "both", "leave one out")
+    if prompt is not None:
+        return [prompt]
+    if file is not None:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    else:
+        waiting = sys.stdin.isatty()
+        remedy = "write it in quotes, or give --file"
+        require(not waiting, "generate needs a prompt", "none", remedy)
+        lines = sys.stdin.read().splitlines()
+    found = [line for line in lines if line.strip()]
+    require(found, "prompts must hold a line of text", "none", "an empty prompt is ''")
+    return found
+
+
+def _chat(lm: LanguageModel, prompt: str, wanted: bool | None) -> Any:
+    """The prompt, or the token ids of a chat that begins with it."""
+    has = bool(getattr(lm.tokenizer, "chat_template", None)) if wanted is not False else False
+    rule = "--chat needs a model with a chat template"
+    require(has or not wanted, rule, lm.config.family, "use --no-chat")
+    if not has:
+        return prompt
+    turns = [{"role": "user", "content": prompt}]
+    made = lm.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    return lm.tokenizer(made, add_special_tokens=False)["input_ids"]
+
+
+def _folder(save: Path | None, name: str) -> Path | None:
+    return save and save / name.replace(" ", "-")
+
+
+def _judge(judge: str, model: str) -> LanguageModel | None:
+    """The model that judges, or None."""
+    if judge == "auto":
+        judge = JUDGES.get(model) or ("smollm2" if smollm2() else "none")
+    return None if judge == "none" else load_judge(judge)
+
+
+def _report(
+    prompts: list[str], results: dict[str, Generation], numbers: dict[str, dict[str, float]]
+) -> dict[str, Any]:
+    return {
+        name: {
+            "prompts": prompts,
+            "texts": out.texts,
+            "ended": out.ended,
+            "log_p": [[round(float(x), 4) for x in group.sum(axis=-1)] for group in out.log_p],
+            "measures": numbers[name],
+            "settings": out.settings,
+        }
+        for name, out in results.items()
+    }

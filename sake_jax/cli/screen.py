@@ -1,0 +1,102 @@
+"""What the terminal shows of texts: a list, two columns, or a canvas that fills."""
+
+import functools
+from typing import Any
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from sake_jax.core import Canvas
+from sake_jax.generation import Generation
+from sake_jax.models import LanguageModel
+
+NOISE = "░"
+MEASURES = {
+    "distinct-2": "distinct-2 of all texts",
+    "distinct-2 within": "distinct-2 within a text",
+    "entropy": "entropy of a text, nats",
+    "perplexity": "judge's perplexity",
+    "seconds": "seconds",
+}
+
+
+def listing(
+    console: Console, prompts: list[str], out: Generation, numbers: dict[str, float]
+) -> None:
+    """Prompt by prompt, text by text, and a line of numbers."""
+    for prompt, texts in zip(prompts, out.texts, strict=True):
+        table = Table.grid(padding=(0, 1, 1, 0))
+        for at, text in enumerate(texts, 1):
+            table.add_row(Text(str(at), "dim"), _joined(prompt, text))
+        console.print(table)
+    said = ", ".join(f"{MEASURES[name]} {value:.3g}" for name, value in numbers.items())
+    console.print(Text(said, "dim"))
+
+
+def comparison(
+    console: Console,
+    prompts: list[str],
+    results: dict[str, Generation],
+    numbers: dict[str, dict[str, float]],
+) -> None:
+    """Two runs side by side, then their numbers."""
+    table = Table(*results, expand=True, show_lines=True)
+    for at, prompt in enumerate(prompts):
+        columns = [out.texts[at] for out in results.values()]
+        for texts in zip(*columns, strict=True):
+            table.add_row(*(_joined(prompt, text) for text in texts))
+    console.print(table)
+    measured = Table("", *results)
+    for name in next(iter(numbers.values())):
+        values = (f"{found[name]:.3g}" for found in numbers.values())
+        measured.add_row(MEASURES[name], *values)
+    console.print(measured)
+
+
+def _joined(prompt: str, text: str | None) -> Text:
+    return Text.assemble((prompt, "bold"), text or "")
+
+
+class Screen:
+    """Rows that fill, drawn anew after each step: `with Screen(...)`, then `update`."""
+
+    def __init__(self, lm: LanguageModel, title: str):
+        self.title = title
+        self.before: np.ndarray | None = None
+        self.piece = functools.cache(lambda at: lm.tokenizer.decode([at]))
+        self.live = Live(auto_refresh=False)
+
+    def __enter__(self) -> "Screen":
+        self.live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.live.__exit__(*error)
+
+    def update(self, canvas: Canvas) -> None:
+        """Shows a canvas."""
+        self.live.update(Panel(Group(*self.rows(canvas)), title=self.title), refresh=True)
+
+    def rows(self, canvas: Canvas) -> list[Text]:
+        """A line for each row: the prompt in bold, noise, and in green what is new."""
+        tokens = np.asarray(canvas.tokens)
+        before, self.before = self.before, tokens
+        if before is None or before.shape != tokens.shape:
+            before = tokens
+        fresh = tokens != before
+        noise, prompt, real = map(np.asarray, (canvas.open, canvas.prompt, canvas.attend))
+        lines = []
+        for row in range(len(tokens)):
+            line = Text()
+            for at in np.flatnonzero(real[row]):
+                if noise[row, at]:
+                    line.append(NOISE, "dim")
+                else:
+                    style = "bold" if prompt[row, at] else "green" if fresh[row, at] else ""
+                    line.append(self.piece(int(tokens[row, at])), style)
+            lines.append(line)
+        return lines

@@ -1,0 +1,52 @@
+"""How much texts repeat themselves and each other."""
+
+import collections
+import re
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+Units = Sequence[Hashable]
+"""A text as words, or as token ids."""
+
+WORD = re.compile(r"\w+(?:'\w+)?|[^\w\s]")
+
+
+def words(text: str) -> list[str]:
+    """Words and punctuation marks, in lower case."""
+    return WORD.findall(text.lower())
+
+
+def grams(units: Units, n: int) -> list[tuple[Hashable, ...]]:
+    """All runs of `n` units."""
+    return list(zip(*(units[at:] for at in range(n)), strict=False))
+
+
+def distinct(texts: Sequence[Units], n: int = 2) -> float:
+    """distinct-n (Li et al. 2016): different n-grams of all texts, as a share of all n-grams.
+
+    Of one text, it tells how little that repeats itself. It falls with the number of texts:
+    compare sets of the same size. Without any n-gram it is 0.
+    """
+    found = [gram for text in texts for gram in grams(text, n)]
+    return len(set(found)) / max(len(found), 1)
+
+
+def distinct_within(texts: Sequence[Units], n: int = 2) -> float:
+    """The mean of each text's own distinct-n; texts shorter than `n` are left out."""
+    found = [distinct([text], n) for text in texts if len(text) >= n]
+    return float(np.mean(found)) if found else 0.0
+
+
+def entropy(texts: Sequence[Units]) -> float:
+    """The mean entropy of each text's own units, in nats: low where few are used again and again.
+
+    "Sample entropy" in MDLM's line of work. It tells collapse that perplexity rewards.
+    """
+    found = [_entropy(list(collections.Counter(text).values())) for text in texts if len(text)]
+    return float(np.mean(found)) if found else 0.0
+
+
+def _entropy(counts: Sequence[int]) -> float:
+    share = np.asarray(counts) / np.sum(counts)
+    return float(-np.sum(share * np.log(share)))

@@ -1,0 +1,176 @@
+"""`sake-jax generate`, run in this process with the built-in model."""
+
+import json
+import re
+
+import jax
+import pytest
+from typer.testing import CliRunner
+
+import sake_jax as sj
+from sake_jax import cli
+from sake_jax.cli.request import Request
+from sake_jax.cli.screen import NOISE, Screen
+
+SMALL = ("--length", "8", "--samples", "2")
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch, tmp_path):
+    """The user's own cache of programs stays as it is."""
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
+
+
+def run(*arguments, given=None):
+    result = CliRunner().invoke(cli.app, ["generate", *arguments], input=given)
+    return result.exit_code, re.sub(r"\x1b\[[\d;]*m", "", result.output)
+
+
+def machine(*arguments, given=None):
+    code, output = run(*arguments, "--json", given=given)
+    assert code == 0, output
+    return json.loads(output)
+
+
+@pytest.fixture(scope="module")
+def lm():
+    return sj.load("tinystories")
+
+
+def test_prints_texts_after_their_prompt():
+    code, output = run("Once upon a time", *SMALL)
+    assert code == 0, output
+    assert output.count("Once upon a time") == 2
+    assert "distinct-2 of all texts" in output
+
+
+def test_the_same_seed_writes_the_same_texts():
+    one = machine("the dog", *SMALL)["sake 1"]
+    assert machine("the dog", *SMALL)["sake 1"]["texts"] == one["texts"]
+    assert machine("the dog", *SMALL, "--seed", "1")["sake 1"]["texts"] != one["texts"]
+    assert one["settings"]["options"]["samples"] == 2
+    assert len(one["texts"][0]) == 2
+    assert one["measures"].keys() == {"distinct-2", "distinct-2 within", "entropy", "seconds"}
+
+
+def test_prompts_from_a_file_and_from_standard_input(tmp_path):
+    file = tmp_path / "prompts.txt"
+    file.write_text("the dog\n\nthe cat\n")
+    from_file = machine("--file", str(file), *SMALL)["sake 1"]
+    assert from_file["prompts"] == ["the dog", "the cat"]
+    assert machine(*SMALL, given="the dog\nthe cat\n")["sake 1"]["texts"] == from_file["texts"]
+
+
+def test_compare_has_both_and_the_judges_word():
+    found = machine("the dog", *SMALL, "--compare", "--strength", "2")
+    assert list(found) == ["no guidance", "sake 2"]
+    assert all(part["measures"]["perplexity"] > 1 for part in found.values())
+    plain = machine("the dog", *SMALL, "--guidance", "none")["no guidance"]
+    assert plain["texts"] == found["no guidance"]["texts"], "comparing changes nothing"
+    assert "perplexity" not in plain["measures"]
+    code, output = run("the dog", *SMALL, "--compare", "--judge", "none")
+    assert code == 0
+    assert "no guidance" in output
+    assert "perplexity" not in output
+
+
+def test_saved_texts_are_not_written_again(tmp_path):
+    first = machine("the dog", *SMALL, "--save", str(tmp_path / "run"))["sake 1"]
+    assert (tmp_path / "run" / "rows.jsonl").read_text().count("\n") == 2
+    assert (
+        machine("the dog", *SMALL, "--save", str(tmp_path / "run"))["sake 1"]["texts"]
+        == (first["texts"])
+    )
+    assert sj.replay(tmp_path / "run").texts == first["texts"]
+    machine("the dog", *SMALL, "--compare", "--judge", "none", "--save", str(tmp_path / "two"))
+    assert {path.name for path in (tmp_path / "two").iterdir()} == {"no-guidance", "sake-1"}
+
+
+def test_a_stop_string_ends_a_text():
+    texts = machine("once upon a time", *SMALL, "--stop", ",", "--temperature", "0")["sake 1"]
+    assert all("," not in text for text in texts["texts"][0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x", "--guidance", "sakee"], "guidance must be one of"),
+        (["x", "--guidance", "none", "--compare"], "--compare needs a guidance"),
+        (["x", "--model", "nowhere"], "the model must be tinystories"),
+        (["x", "--length", "48", "--block", "32"], "length must be a multiple of block"),
+        (["x", "--length", "500"], "must fit the model's context of 128"),
+        (["x", "--top-p", "2"], "top_p's mass must be"),
+        (["x", "--sampler", "magic"], "sampler must be one of"),
+        (["x", "--chat"], "--chat needs a model with a chat template"),
+        (["x", "--show", "--json"], "--show draws, --json does not"),
+        (["x", "--file", "y"], "give a prompt or --file"),
+        (["--file", "/nowhere/prompts.txt"], "No such file"),
+        (["x", "--sampler", "ancestral", "--cache", "dual"], "--cache is for masked decoding"),
+        (["x", "--sampler", "ancestral", "--block", "8"], "--block is for masked decoding"),
+        (["x", "--sampler", "block"], "block needs a model of block diffusion"),
+        (["x", "--compare", "--judge", "tinystories"], "must be a causal model"),
+        (["x", "--mesh", "8"], "mesh must name axes"),
+    ],
+)
+def test_bad_requests(arguments, message):
+    code, output = run(*arguments)
+    assert code == 1
+    assert message in " ".join(output.split())
+
+
+def test_no_prompt_at_all():
+    code, output = run(*SMALL, given="\n \n")
+    assert code == 1
+    assert "must hold a line of text" in output
+
+
+def test_help_shows_examples():
+    code, output = run("--help")
+    assert code == 0
+    assert 'sake-jax generate "once upon a time"' in " ".join(output.split())
+
+
+def request(**changes):
+    usual = {"guidance": "sake", "strength": 1.0, "temperature": 0.7, "top_p": 1.0, "length": 64}
+    usual |= {"steps": None, "block": None, "sampler": "auto", "cache": "none"}
+    return Request(**usual | changes)
+
+
+def test_requests_become_samplers(lm):
+    usual = request().build(lm)
+    assert usual.plan == sj.masked(lm, length=64, block=32).plan
+    assert request(length=10).build(lm).plan == sj.masked(lm, length=10).plan
+    odd = request(length=16, block=8, steps=4, cache="dual").build(lm)
+    assert odd.plan == sj.masked(lm, length=16, block=8, steps=4, cache="dual").plan
+    assert request(sampler="ancestral", steps=5).build(lm).plan.steps == 6  # and one for the rest
+    both = request(guidance="sake+spread", top_p=0.9, strength=2.0).guided()
+    wanted = sj.chain(sj.top_p(0.9), sj.sake(2.0), sj.sake(2.0, scope="batch", self_term=0.0))
+    assert both == wanted
+    assert request(guidance="cfg").guided() == sj.chain(sj.classifier_free(1.0))
+
+
+def test_families_have_their_own_samplers():
+    lm = sj.load("tests/goldens/bd3lm")
+    size = lm.config.network.block_size
+    assert request(length=2 * size).build(lm).plan == sj.block(lm, length=2 * size).plan
+    stepwise = request(length=2 * size, steps=4).build(lm)
+    assert stepwise.plan.steps == 4
+    with pytest.raises(ValueError, match="--block is for masked decoding"):
+        request(block=4).build(lm)
+
+
+def test_show_draws_noise_the_prompt_and_what_is_new(lm):
+    screen, seen = Screen(lm, "title"), []
+    watch = lambda canvas: seen.append(screen.rows(canvas)[0])  # noqa: E731
+    sampler = sj.masked(lm, length=4)
+    sj.generate(lm, sampler, ["the dog"], key=jax.random.key(0), watch=watch)
+    assert [line.plain.count(NOISE) for line in seen] == [3, 2, 1, 0], "once a step"
+    assert all("the dog" in line.plain for line in seen)
+    styles = [[span.style for span in line.spans] for line in seen]
+    assert [found.count("green") for found in styles] == [0, 1, 1, 1]
+
+
+def test_show_draws_on_the_terminal():
+    code, output = run("the dog", *SMALL, "--show")
+    assert code == 0
+    assert "sake 1" in output
