@@ -20,9 +20,8 @@ import dataclasses
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import kneser_ney
@@ -43,8 +42,9 @@ HOT, WARM, COLD = 1.0, 0.7, 0.2
 """Temperatures of the draw; the last one is to collapse."""
 HALF = 0.5
 """The share of held-out text's distinct-2 that collapsed samples have at most."""
-ORDER = 5
-BOOTSTRAP = 2000
+ORDER, BOOTSTRAP = 5, 2000
+NGRAM, STORIES = f"{ORDER}-gram, Kneser-Ney", "held-out stories"
+RESULTS = Path(__file__).parent / "results" / "tinystories.md"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Bench:
     """What is measured, on what."""
 
     lm: sj.LanguageModel
+    judge: sj.LanguageModel | None
     tokenizer: Tokenizer
     text: corpus.Corpus
     ngram: kneser_ney.KneserNey
     prompt: list[int]
-    samples: int
-    seed: int
+    options: argparse.Namespace
 
     @property
     def end_id(self) -> int:
@@ -73,18 +73,21 @@ class Texts:
 
 
 def prepare(options: argparse.Namespace) -> Bench:
-    """Loads the model, cuts both files into its tokens, and counts n-grams."""
+    """Loads model and judge, cuts both files into the model's tokens, and counts n-grams."""
     lm = sj.load(options.model)
+    judge = None if options.judge == "none" else evaluate.load_judge(options.judge)
     # Without what a tokenizer may put before or after each text.
     tokenizer = Tokenizer.from_str(lm.tokenizer.backend_tokenizer.to_str())
     tokenizer.post_processor = None
-    data = Data(str(options.train), str(options.validation), lower=True)
-    text = corpus.load(dataclasses.replace(data, length=lm.config.network.context), tokenizer)
-    progress(f"{len(text.train):,} training tokens, {len(text.validation):,} held out")
+    length = lm.config.network.context
+    data = Data(str(options.train), str(options.validation), lower=True, length=length)
     end_id = tokenizer.token_to_id(data.separator)
+    if end_id is None:
+        raise SystemExit(f"{options.model} must have a token {data.separator}")
+    text = corpus.load(data, tokenizer)
+    progress(f"{len(text.train):,} training tokens, {len(text.validation):,} held out")
     ngram = kneser_ney.fit(text.train, lm.config.network.V, end_id, ORDER)
-    prompt = tokenizer.encode(PROMPT).ids
-    return Bench(lm, tokenizer, text, ngram, prompt, options.samples, options.seed)
+    return Bench(lm, judge, tokenizer, text, ngram, tokenizer.encode(PROMPT).ids, options)
 
 
 def windows_of(stream: np.ndarray, length: int, count: int) -> np.ndarray:
@@ -94,36 +97,42 @@ def windows_of(stream: np.ndarray, length: int, count: int) -> np.ndarray:
     return first[:, None] + np.arange(length)[None]
 
 
-def measure_bounds(bench: Bench, count: int, draws: int) -> dict[str, np.ndarray]:
+def measure_bounds(bench: Bench) -> dict[str, np.ndarray]:
     """(windows,) nats per token of each."""
-    held, lm = bench.text.validation, bench.lm
-    places = windows_of(held, lm.config.network.context, count)
+    held, lm, draws = bench.text.validation, bench.lm, bench.options.draws
+    places = windows_of(held, lm.config.network.context, bench.options.windows)
     unigram = kneser_ney.fit(bench.text.train, bench.ngram.vocabulary, bench.end_id, 1)
     progress(f"bound on {len(places)} windows, {draws} draws of noise for each")
-    key = jax.random.key(bench.seed)
+    key = jax.random.key(bench.options.seed)
     return {
-        "the model, bound": sj.bound(lm, held[places], key=key, draws=draws).value,
-        f"{ORDER}-gram, Kneser-Ney": -bench.ngram.log_p(held)[places].mean(axis=1),
+        "model, bound": sj.bound(lm, held[places], key=key, draws=draws).value,
+        NGRAM: -bench.ngram.log_p(held)[places].mean(axis=1),
         "unigram": -unigram.log_p(held)[places].mean(axis=1),
     }
 
 
-def bound_table(nats: dict[str, np.ndarray], bytes_per_token: float) -> list[str]:
-    """One line for each, and one for what the model gains on the 5-gram, window by window."""
-    model, ngram, *_ = nats
-    gain = {f"{model}, less the {ngram}": nats[model] - nats[ngram]}
+def bound_section(bench: Bench) -> list[str]:
+    """The bound beside the n-grams, and what it gains on the 5-gram, window by window."""
+    text, nats = bench.text, measure_bounds(bench)
+    bits = 1 / np.log(2) / text.bytes_per_token
     body = [["", "nats per token", "bits per byte"]]
-    for name, each in (nats | gain).items():
+    for name, each in (nats | {"model less 5-gram": nats["model, bound"] - nats[NGRAM]}).items():
         mean, error = each.mean(), each.std(ddof=1) / np.sqrt(len(each))
-        bits = 1 / np.log(2) / bytes_per_token
-        shown = [f"{mean:.3f} ± {error:.3f}", f"{mean * bits:.3f} ± {error * bits:.3f}"]
+        shown = (f"{mean * unit:.3f} ± {error * unit:.3f}" for unit in (1, bits))
         body.append([name, *shown])
-    return table(body)
+    about = (
+        f"{len(nats[NGRAM])} windows of {bench.lm.config.network.context} tokens, of "
+        f"{len(text.validation):,} held-out tokens of {text.bytes_per_token:.3f} bytes; "
+        f"{bench.options.draws} draws of noise a window. The n-grams have seen the same "
+        f"{len(text.train):,} training tokens, and see what stands before a window."
+    )
+    return ["### Held-out text", "", about, "", *table(body)]
 
 
 def drawn(bench: Bench, temperature: float, guidance: sj.Guidance | None = None) -> Texts:
     """The model's samples."""
-    progress(f"drawing {bench.samples} samples, {names(temperature, guidance)}")
+    options = bench.options
+    progress(f"drawing {options.samples} samples, T = {temperature}")
     sampler = sj.masked(
         bench.lm,
         length=LENGTH,
@@ -132,36 +141,37 @@ def drawn(bench: Bench, temperature: float, guidance: sj.Guidance | None = None)
         guidance=guidance,
         draw=sj.temperature(temperature),
     )
-    key = jax.random.key(bench.seed)
-    out = sj.generate(bench.lm, sampler, [bench.prompt], samples=bench.samples, key=key)
+    key = jax.random.key(options.seed)
+    out = sj.generate(bench.lm, sampler, [bench.prompt], samples=options.samples, key=key)
     after = [np.asarray(row.tokens)[row.written].tolist() for row in out.rows]
     return Texts([bench.prompt] * len(after), after)
 
 
-def names(temperature: float, guidance: sj.Guidance | None = None) -> str:
-    return f"the model, T = {temperature}" + (", SAKE" if guidance is not None else "")
-
-
 def ngram_texts(bench: Bench) -> Texts:
     """The 5-gram's samples, after the same prompt at the beginning of a story."""
-    random, context = np.random.default_rng(bench.seed), [bench.end_id, *bench.prompt]
-    after = [bench.ngram.sample(context, LENGTH, random) for _ in range(bench.samples)]
+    random = np.random.default_rng(bench.options.seed)
+    context = [bench.end_id, *bench.prompt]
+    after = [bench.ngram.sample(context, LENGTH, random) for _ in range(bench.options.samples)]
     return Texts([bench.prompt] * len(after), after)
 
 
 def held_out_texts(bench: Bench) -> Texts:
     """Held-out stories after as many tokens as the prompt has; those that begin like it first."""
-    size, stream = len(bench.prompt), bench.text.validation
+    size, count, stream = len(bench.prompt), bench.options.samples, bench.text.validation
     ends = np.flatnonzero(stream == bench.end_id)
-    stories = [part[part != bench.end_id].tolist() for part in np.split(stream, ends + 1)]
+    stories = [part[:-1].tolist() for part in np.split(stream, ends + 1)]
     stories = [story for story in stories if len(story) >= size + LENGTH]
-    rule = f"the validation text must have {bench.samples} stories of {size + LENGTH} tokens"
-    require(len(stories) >= bench.samples, rule, len(stories), "lower --samples")
-    stories = sorted(stories, key=lambda story: story[:size] != bench.prompt)[: bench.samples]
+    rule = f"the validation text must have {count} stories of {size + LENGTH} tokens"
+    require(len(stories) >= count, rule, len(stories), "lower --samples")
+    stories = sorted(stories, key=lambda story: story[:size] != bench.prompt)[:count]
     same = sum(story[:size] == bench.prompt for story in stories)
-    progress(f"{same} of {len(stories)} held-out stories begin with the prompt")
+    progress(f"{same} of {count} held-out stories begin with the prompt")
     before = [story[:size] for story in stories]
     return Texts(before, [story[size : size + LENGTH] for story in stories])
+
+
+def decoded(bench: Bench, many: list[list[int]]) -> list[str]:
+    return [bench.tokenizer.decode(ids) for ids in many]
 
 
 def diversity(bench: Bench, texts: Texts) -> dict[str, float]:
@@ -175,10 +185,6 @@ def diversity(bench: Bench, texts: Texts) -> dict[str, float]:
     }
 
 
-def decoded(bench: Bench, many: Iterable[Sequence[int]]) -> list[str]:
-    return [bench.tokenizer.decode(list(ids)) for ids in many]
-
-
 def bootstrap(found: evaluate.Perplexity) -> tuple[float, float]:
     """The ends of the 95 % interval of a perplexity, over texts."""
     size = len(found.nats)
@@ -188,41 +194,51 @@ def bootstrap(found: evaluate.Perplexity) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def judged(bench: Bench, judge: sj.LanguageModel, name: str, texts: Texts) -> list[str]:
-    """A line of the table."""
-    progress(f"judging {name}")
-    parts = decoded(bench, texts.after), decoded(bench, texts.before)
-    found = evaluate.perplexity(judge, *parts)
+def judged(bench: Bench, judge: sj.LanguageModel, texts: Texts) -> str:
+    """The perplexity of texts after their beginnings, and its interval."""
+    found = evaluate.perplexity(judge, decoded(bench, texts.after), decoded(bench, texts.before))
     low, high = bootstrap(found)
-    return [name, f"{found.value:.1f} ({low:.1f} to {high:.1f})", *numbers(diversity(bench, texts))]
+    return f"{found.value:.1f} ({low:.1f} to {high:.1f})"
+
+
+def judge_section(bench: Bench, judge: sj.LanguageModel, held: Texts) -> list[str]:
+    """Perplexity and diversity of samples and of held-out stories."""
+    sides = {f"model, T = {heat}": drawn(bench, heat) for heat in (HOT, WARM)}
+    sides |= {STORIES: held, NGRAM: ngram_texts(bench)}
+    body = [["", "perplexity", *diversity(bench, held)]]
+    for name, texts in sides.items():
+        progress(f"judging {name}")
+        body.append([name, judged(bench, judge, texts), *numbers(diversity(bench, texts))])
+    title = f"### Samples, perplexity under {Path(bench.options.judge).name}"
+    return [title, "", *about_samples(bench), *table(body)]
+
+
+def collapse_section(bench: Bench, held: Texts) -> list[str]:
+    """Diversity at the low temperature, and its ratio to that of held-out stories."""
+    cold = f"model, T = {COLD}"
+    sides = {STORIES: held, cold: drawn(bench, COLD)}
+    sides |= {f"{cold}, `sake(1.0)`": drawn(bench, COLD, sj.sake(1.0))}
+    found = {name: diversity(bench, texts) for name, texts in sides.items()}
+    ratio = {
+        name: each["distinct-2"] / found[STORIES]["distinct-2"] for name, each in found.items()
+    }
+    body = [["", *found[cold], "distinct-2 against held-out"]]
+    body += [[name, *numbers(each), f"{ratio[name]:.2f}"] for name, each in found.items()]
+    verdict = "collapse" if ratio[cold] <= HALF else "no collapse"
+    goal = f"Unguided, T = {COLD}: {verdict} (a ratio of at most {HALF} is one)."
+    return ["### Collapse", "", *about_samples(bench), *table(body), goal, ""]
+
+
+def about_samples(bench: Bench) -> list[str]:
+    return [
+        f"{bench.options.samples} texts of at most {LENGTH} tokens after “{PROMPT}”, in blocks of "
+        f"{BLOCK}, one token a step. Diversity is of words, entropy in nats.",
+        "",
+    ]
 
 
 def numbers(found: dict[str, float]) -> list[str]:
     return [f"{value:.1f}" if name == "tokens" else f"{value:.3f}" for name, value in found.items()]
-
-
-def judge_table(bench: Bench, judge: sj.LanguageModel, held: Texts) -> list[str]:
-    """Perplexity and diversity of samples and of held-out text."""
-    sides = {names(temperature): drawn(bench, temperature) for temperature in (HOT, WARM)}
-    sides |= {"held-out stories": held, f"{ORDER}-gram, Kneser-Ney": ngram_texts(bench)}
-    lines = [judged(bench, judge, name, texts) for name, texts in sides.items()]
-    return table([["", "perplexity", *diversity(bench, held)], *lines])
-
-
-def collapse_table(bench: Bench, held: Texts) -> list[str]:
-    """Diversity at the low temperature, without and with guidance, and its share of held-out."""
-    sides = {"held-out stories": held}
-    for guidance in (None, sj.sake(1.0)):
-        sides[names(COLD, guidance)] = drawn(bench, COLD, guidance)
-    found = {name: diversity(bench, texts) for name, texts in sides.items()}
-    whole = diversity(bench, held)["distinct-2"]
-    lines = [
-        [name, *numbers(each), f"{each['distinct-2'] / whole:.2f}"] for name, each in found.items()
-    ]
-    share = found[names(COLD)]["distinct-2"] / whole
-    verdict = f"collapsed: at most {HALF}" if share <= HALF else f"not collapsed: above {HALF}"
-    head = ["", *diversity(bench, held), "distinct-2 of held-out"]
-    return [*table([head, *lines]), f"Unguided at T = {COLD}: {verdict}.", ""]
 
 
 def table(lines: Sequence[Sequence[str]]) -> list[str]:
@@ -236,49 +252,35 @@ def command(arguments: Sequence[str]) -> str:
     return shlex.join(["python", "benchmarks/tinystories.py", *bare])
 
 
-def report(bench: Bench, options: argparse.Namespace, typed: Sequence[str]) -> list[str]:
+def report(bench: Bench, typed: Sequence[str]) -> str:
     """All tables as Markdown."""
-    text, context = bench.text, bench.lm.config.network.context
-    nats = measure_bounds(bench, options.windows, options.draws)
-    count, held = len(nats["unigram"]), held_out_texts(bench)
-    lines = ["# The model `tinystories`", "", f"`{command(typed)}`", ""]
-    lines += [f"Held-out text: {count} windows of {context} tokens, of {len(text.validation):,}; "]
-    lines[-1] += f"{text.bytes_per_token:.3f} bytes per token; {options.draws} draws of noise."
-    lines += [f"The {ORDER}-gram has seen all {len(text.train):,} training tokens, and sees what "]
-    lines[-1] += "stands before a window."
-    lines += ["", "### Held-out text", "", *bound_table(nats, text.bytes_per_token)]
-    lines += [f"{bench.samples} texts of at most {LENGTH} tokens after “{PROMPT}”, in blocks of "]
-    lines[-1] += f"{BLOCK}, one token a step; words for distinct-2 and entropy (nats)."
-    if options.judge != "none":
-        judge = evaluate.load_judge(options.judge)
-        title = f"### Samples, perplexity under {Path(options.judge).name}"
-        lines += ["", title, "", *judge_table(bench, judge, held)]
-    lines += ["", "### Collapse", "", *collapse_table(bench, held)]
-    return lines
+    name, held = Path(bench.options.model).name, held_out_texts(bench)
+    lines = [f"# The model `{name}`", "", f"`{command(typed)}`", "", *bound_section(bench)]
+    if bench.judge is not None:
+        lines += judge_section(bench, bench.judge, held)
+    return "\n".join([*lines, *collapse_section(bench, held)])
 
 
 def read_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add: Any = parser.add_argument
-    add("--train", type=Path, required=True, help="the text that the model was trained on")
-    add("--validation", type=Path, required=True, help="text that it was not")
-    add("--model", default="tinystories", help="a name, or a folder")
-    add("--windows", type=int, default=512, help="of held-out text, for the bound")
-    add("--draws", type=int, default=16, help="of noise for each window")
-    add("--samples", type=int, default=64, help="texts of each kind")
-    add("--judge", default="smollm2", help="a causal model: a name or a folder; none leaves it out")
-    add("--seed", type=int, default=0)
-    results = Path(__file__).parent / "results" / "tinystories.md"
-    add("--out", type=Path, default=results, help="where the result is written")
+    for name, about in (("train", "what the model was trained on"), ("validation", "what not")):
+        parser.add_argument(f"--{name}", type=Path, required=True, help=f"a text file: {about}")
+    parser.add_argument("--model", default="tinystories", help="a name, or a folder")
+    parser.add_argument("--windows", type=int, default=512, help="of held-out text, for the bound")
+    parser.add_argument("--draws", type=int, default=16, help="of noise, for each window")
+    parser.add_argument("--samples", type=int, default=64, help="texts of each kind")
+    parser.add_argument("--judge", default="smollm2", help="a causal model, or none")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the result is written")
     return parser.parse_args(arguments)
 
 
 def main() -> None:
     typed = sys.argv[1:]
     options = read_options(typed)
-    text = "\n".join(report(prepare(options), options, typed)).rstrip() + "\n"
-    print(text)
-    options.out.write_text(text)
+    found = report(prepare(options), typed)
+    print(found)
+    options.out.write_text(found)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from sake_jax.checks import require
+
 Units = Sequence[Hashable]
 """A text as words, or as token ids."""
 
-WORD = re.compile(r"\w+(?:'\w+)?|[^\w\s]")
+WORD = re.compile(r"\w+(?:['’]\w+)?|[^\w\s]")
 
 
 def words(text: str) -> list[str]:
@@ -19,6 +21,7 @@ def words(text: str) -> list[str]:
 
 def grams(units: Units, n: int) -> list[tuple[Hashable, ...]]:
     """All runs of `n` units."""
+    _not_letters(units)
     return list(zip(*(units[at:] for at in range(n)), strict=False))
 
 
@@ -43,10 +46,16 @@ def entropy(texts: Sequence[Units]) -> float:
 
     "Sample entropy" in MDLM's line of work. It tells collapse that perplexity rewards.
     """
-    found = [_entropy(list(collections.Counter(text).values())) for text in texts if len(text)]
+    found = [_entropy(text) for text in texts if len(text)]
     return float(np.mean(found)) if found else 0.0
 
 
-def _entropy(counts: Sequence[int]) -> float:
-    share = np.asarray(counts) / np.sum(counts)
+def _entropy(units: Units) -> float:
+    _not_letters(units)
+    share = np.asarray(list(collections.Counter(units).values())) / len(units)
     return float(-np.sum(share * np.log(share)))
+
+
+def _not_letters(units: Units) -> None:
+    rule = "a text must be cut into words or tokens"
+    require(not isinstance(units, str), rule, units, "cut it with words")

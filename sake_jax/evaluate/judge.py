@@ -64,6 +64,8 @@ def perplexity(
     A beginning-of-text token comes first, so that first words count too. Texts longer than the
     judge's context are cut at its end.
     """
+    rule = "texts must be a list of texts"
+    require(not isinstance(texts, str), rule, texts, "put a single one in a list")
     given = [prompts] * len(texts) if isinstance(prompts, str) else list(prompts)
     rule = "prompts must be one text, or one for each of texts"
     require(len(given) == len(texts), rule, len(given), f"give {len(texts)}")

@@ -78,9 +78,18 @@ class Trainer:
         since = at
         try:
             while at < t.steps:
-                self.state, lost, norm = step(
-                    self.config, t, self.recipe.data.length, self.mesh, self.state, self.stream, key
-                )
+                # optax and gradients of bfloat16 products promote, which a user's strict mode
+                # would refuse: also while jit lowers them, so not inside.
+                with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+                    self.state, lost, norm = step(
+                        self.config,
+                        t,
+                        self.recipe.data.length,
+                        self.mesh,
+                        self.state,
+                        self.stream,
+                        key,
+                    )
                 on_step(at + 1, float(lost))
                 at += 1
                 if at % t.every == 0 or at == t.steps:
@@ -241,11 +250,9 @@ def step(
 
     lost, gradient = jax.value_and_grad(lossy)(state.params)
     gradient = _without(gradient, frozen)
-    # optax promotes dtypes and ranks, which a user's strict mode would refuse.
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        chosen = optimizer(training, state.params)
-        moved, moments = chosen.update(gradient, state.moments, state.params)
-        params = optax.apply_updates(state.params, _without(moved, frozen))
+    chosen = optimizer(training, state.params)
+    moved, moments = chosen.update(gradient, state.moments, state.params)
+    params = optax.apply_updates(state.params, _without(moved, frozen))
     # Early averages would remember the beginning for too long.
     count = state.step.astype(jnp.float32)
     keep = jnp.minimum(training.ema, (1 + count) / (10 + count))

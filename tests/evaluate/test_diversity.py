@@ -8,7 +8,7 @@ from sake_jax.evaluate import distinct, distinct_within, entropy, words
 
 
 def test_words_are_lower_case_with_punctuation_apart():
-    assert words("Lily's cat, a CAT.") == ["lily's", "cat", ",", "a", "cat", "."]
+    assert words("Lily’s cat, a CAT.") == ["lily’s", "cat", ",", "a", "cat", "."]
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,12 @@ def test_within_a_text_and_over_all_texts_differ():
         "too short: left out"
     )
     assert distinct_within([]) == 0
+
+
+def test_texts_must_be_cut():
+    for measure in (distinct, distinct_within, entropy):
+        with pytest.raises(ValueError, match="must be cut into words or tokens"):
+            measure(["the cat"])
 
 
 def test_token_ids_are_units_too():

@@ -40,6 +40,8 @@ def test_prompts_of_their_own_and_without(judge):
     np.testing.assert_allclose(both.nats[1], by_hand(judge, "", TEXTS[1])[0], rtol=1e-4)
     with pytest.raises(ValueError, match="one for each of texts"):
         perplexity(judge, TEXTS, [PROMPT])
+    with pytest.raises(ValueError, match="must be a list of texts"):
+        perplexity(judge, TEXTS[0])
 
 
 def test_a_border_inside_a_token_counts_as_the_texts(judge):

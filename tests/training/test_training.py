@@ -143,6 +143,33 @@ def test_a_killed_run_repeats_what_was_not_saved(folder, straight, tmp_path):
     assert losses(tmp_path) == losses(straight.folder)
 
 
+def test_steps_may_change_before_the_rate_falls(folder, straight, tmp_path):
+    """A run that was planned longer, stopped, and given 8 steps is the run of 8 steps."""
+
+    def stop(step, loss):
+        if step == 5:
+            raise KeyboardInterrupt
+
+    longer = Trainer(recipe_of(folder, training={"steps": 20}), tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        longer.train(stop)
+    Trainer(recipe_of(folder), tmp_path).train()
+    assert losses(tmp_path) == losses(straight.folder)
+    assert json.loads((tmp_path / "recipe.json").read_text())["training"]["steps"] == 8
+    with pytest.raises(ValueError, match="may change before the rate falls, after step 6"):
+        Trainer(recipe_of(folder, training={"steps": 20}), tmp_path)
+
+
+def test_bfloat16_learns_the_same_and_keeps_float32(folder, straight, tmp_path):
+    trainer = Trainer(recipe_of(folder, training={"precision": "bfloat16"}), tmp_path)
+    trainer.train()
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(trainer.state.params)} == {"float32"}
+    found, exact = losses(tmp_path), losses(straight.folder)
+    assert found != exact
+    for (_, mine, _), (_, theirs, _) in zip(found, exact, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0.02)
+
+
 def test_eight_devices_train_as_one(folder, straight, tmp_path):
     trainer = Trainer(recipe_of(folder, training={"steps": 4, "batch": 8}), tmp_path / "one")
     spread = Trainer(
@@ -252,6 +279,7 @@ def test_documents_are_split_and_lowered(folder):
         ('kind = "llada"', 'kind = "gpt"', "model.kind must be one of"),
         ("batch = 4", "batch = 0", "batch must be at least 1"),
         ("batch = 4", 'batch = "four"', "training.batch must be a int"),
+        ("batch = 4", 'precision = "float8"', "training.precision must be one of"),
         ("batch = 4", "bacth = 4", r"\[training\] must have some of"),
         ("[training]", "[trainign]", "must have name, data, model, training"),
         ("context = 32", "context = 8", "context must be at least data.length"),
@@ -268,6 +296,14 @@ def test_bad_recipes(old, new, message, folder, tmp_path):
         read(path)
 
 
+def test_recipes_have_names(tmp_path):
+    found = read("tinystories", data=tmp_path)
+    assert found.name == "tinystories"
+    assert found.data.train == str((tmp_path / "tinystories_train_lower.txt").resolve())
+    network = sj.load("tinystories").config.network
+    assert (2048, found.model.width, found.model.layers) == (network.V, network.D, network.N)
+
+
 def test_bad_runs(folder, straight, tmp_path):
     with pytest.raises(ValueError, match="must be a TOML file"):
         read(tmp_path / "none.toml")
@@ -281,17 +317,42 @@ def test_bad_runs(folder, straight, tmp_path):
         loss_curve(tmp_path)
 
 
+def trains(recipe, out):
+    script = str(Path(sys.executable).with_name("sake-jax"))
+    return [script, "train", str(recipe), "--out", str(out)]
+
+
+def wait_for(log, running, step):
+    while not (log.exists() and len(log.read_text().splitlines()) >= step // 2):
+        time.sleep(0.1)
+        assert running.poll() is None
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on_with_the_same_losses(folder, tmp_path):
+    """40 steps, and 20 + kill + 20."""
+    recipe = folder / "forty.toml"
+    recipe.write_text(RECIPE.replace("steps = 8", "steps = 40"))
+    one, two = tmp_path / "one", tmp_path / "two"
+    subprocess.run(trains(recipe, one), check=True, timeout=300)
+    running = subprocess.Popen(trains(recipe, two))
+    wait_for(two / "log.jsonl", running, 20)
+    running.kill()
+    running.wait()
+    subprocess.run(trains(recipe, two), check=True, timeout=300)
+    assert losses(one) == losses(two)
+    assert (one / "model" / "model.safetensors").read_bytes() == (
+        two / "model" / "model.safetensors"
+    ).read_bytes()
+
+
 @pytest.mark.slow
 def test_the_command_stops_at_ctrl_c_and_goes_on(folder, tmp_path):
     recipe = folder / "long.toml"
     recipe.write_text(RECIPE.replace("steps = 8", "steps = 400"))
-    script = str(Path(sys.executable).with_name("sake-jax"))
-    command = [script, "train", str(recipe), "--out", str(tmp_path)]
+    command = trains(recipe, tmp_path)
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    log = tmp_path / "log.jsonl"
-    while not (log.exists() and log.stat().st_size):
-        time.sleep(0.2)
-        assert running.poll() is None
+    wait_for(tmp_path / "log.jsonl", running, 2)
     running.send_signal(signal.SIGINT)
     said, _ = running.communicate(timeout=60)
     assert running.returncode == 130
