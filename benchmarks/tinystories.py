@@ -44,6 +44,10 @@ HALF = 0.5
 """The share of held-out text's distinct-2 that collapsed samples have at most."""
 ORDER, BOOTSTRAP = 5, 2000
 NGRAM, STORIES = f"{ORDER}-gram, Kneser-Ney", "held-out stories"
+GUIDANCES = {
+    "sake(1)": sj.sake(1.0),
+    "sake(1, scope='batch', self_term=0)": sj.sake(1.0, scope="batch", self_term=0.0),
+}
 RESULTS = Path(__file__).parent / "results" / "tinystories.md"
 
 
@@ -142,7 +146,9 @@ def drawn(bench: Bench, temperature: float, guidance: sj.Guidance | None = None)
         draw=sj.temperature(temperature),
     )
     key = jax.random.key(options.seed)
-    out = sj.generate(bench.lm, sampler, [bench.prompt], samples=options.samples, key=key)
+    prompt = [bench.end_id, *bench.prompt]  # the beginning of a story
+    count = options.samples
+    out = sj.generate(bench.lm, sampler, [prompt], samples=count, batch=count, key=key)
     after = [np.asarray(row.tokens)[row.written].tolist() for row in out.rows]
     return Texts([bench.prompt] * len(after), after)
 
@@ -217,7 +223,7 @@ def collapse_section(bench: Bench, held: Texts) -> list[str]:
     """Diversity at the low temperature, and its ratio to that of held-out stories."""
     cold = f"model, T = {COLD}"
     sides = {STORIES: held, cold: drawn(bench, COLD)}
-    sides |= {f"{cold}, `sake(1.0)`": drawn(bench, COLD, sj.sake(1.0))}
+    sides |= {f"{cold}, `{name}`": drawn(bench, COLD, each) for name, each in GUIDANCES.items()}
     found = {name: diversity(bench, texts) for name, texts in sides.items()}
     ratio = {
         name: each["distinct-2"] / found[STORIES]["distinct-2"] for name, each in found.items()

@@ -2,6 +2,7 @@
 
 from importlib.metadata import version as _version
 
+from sake_jax import evaluate as evaluate
 from sake_jax import guidance as guidance
 from sake_jax import reveal as reveal
 from sake_jax import testing as testing

@@ -1,5 +1,6 @@
 """`sake-jax generate`, run in this process with the built-in model."""
 
+import dataclasses
 import json
 import re
 
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 import sake_jax as sj
 from sake_jax import cli
+from sake_jax.cli.generate import as_chat
 from sake_jax.cli.request import Request
 from sake_jax.cli.screen import NOISE, Screen
 
@@ -157,6 +159,16 @@ def test_families_have_their_own_samplers():
     assert stepwise.plan.steps == 4
     with pytest.raises(ValueError, match="--block is for masked decoding"):
         request(block=4).build(lm)
+
+
+def test_chats_use_the_models_template(lm):
+    talker = dataclasses.replace(lm)
+    template = "{% for turn in messages %}[{{ turn.content }}]{% endfor %}"
+    talker.tokenizer.chat_template = template + "{% if add_generation_prompt %}>{% endif %}"
+    for wanted in (None, True):
+        assert talker.tokenizer.decode(as_chat(talker, "the dog", wanted)) == "[the dog]>"
+    assert as_chat(talker, "the dog", False) == "the dog"
+    assert as_chat(lm, "the dog", None) == "the dog"
 
 
 def test_show_draws_noise_the_prompt_and_what_is_new(lm):

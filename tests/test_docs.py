@@ -64,7 +64,7 @@ def _is_detail(value):
     return isinstance(value, types.ModuleType) and value.__name__ not in PUBLIC_MODULES
 
 
-PUBLIC_MODULES = ("sake_jax.guidance", "sake_jax.reveal", "sake_jax.testing")
+PUBLIC_MODULES = ("sake_jax.evaluate", "sake_jax.guidance", "sake_jax.reveal", "sake_jax.testing")
 
 
 def test_public_names_are_the_agreed_ones():

@@ -121,7 +121,7 @@ def generate(
         remember_programs()
         lm = sj.load(model, mesh=sj.mesh(**mesh_sizes(mesh)) if mesh else None, dtype=dtype)
         judged = _judge(judge, model) if compare else None
-        given = [_chat(lm, text, chat) for text in prompts]
+        given = [as_chat(lm, text, chat) for text in prompts]
         results: dict[str, Generation] = {}
         numbers: dict[str, dict[str, float]] = {}
         for variant in variants:
@@ -191,7 +191,7 @@ def _prompts(prompt: str | None, file: Path | None) -> list[str]:
     return found
 
 
-def _chat(lm: LanguageModel, prompt: str, wanted: bool | None) -> Any:
+def as_chat(lm: LanguageModel, prompt: str, wanted: bool | None) -> Any:
     """The prompt, or the token ids of a chat that begins with it."""
     has = bool(getattr(lm.tokenizer, "chat_template", None)) if wanted is not False else False
     rule = "--chat needs a model with a chat template"

@@ -1,5 +1,6 @@
 """The command that trains a model from a recipe."""
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -45,8 +46,8 @@ def train(
 ) -> None:
     """Train a small model from a recipe, or go on with a run that was stopped.
 
-    Ctrl-C saves and stops; the same command goes on. At the end the model is in OUT/model, ready
-    for `sake_jax.load`, with log.jsonl and loss.png beside it.
+    Ctrl-C or SIGTERM saves and stops; the same command goes on. At the end the model is in
+    OUT/model, ready for `sake_jax.load`, with log.jsonl and loss.png beside it.
     """
     with plain_errors():
         from sake_jax.sharding import mesh as make_mesh
@@ -58,6 +59,9 @@ def train(
         found = read(recipe, data)
         folder = out or Path("runs") / found.name
         trainer = Trainer(found, folder, make_mesh(**mesh_sizes(mesh)) if mesh else None)
+        # Also when a scheduler takes the machine away, and in the background of a script.
+        for asked in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(asked, signal.default_int_handler)
         steps, begun = found.training.steps, int(trainer.state.step)
         console = Console()
         if begun:

@@ -347,13 +347,14 @@ def test_a_killed_command_goes_on_with_the_same_losses(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_stops_at_ctrl_c_and_goes_on(folder, tmp_path):
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_stops_when_asked_and_goes_on(asked, folder, tmp_path):
     recipe = folder / "long.toml"
     recipe.write_text(RECIPE.replace("steps = 8", "steps = 400"))
     command = trains(recipe, tmp_path)
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     wait_for(tmp_path / "log.jsonl", running, 2)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(asked)
     said, _ = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "the same command goes on" in said
