@@ -45,7 +45,8 @@ class Linear(nnx.Module):
             self.bias = constant(0.0, (outputs,), axes[:1])
 
     def __call__(self, x: Array) -> Array:
-        y = product("...i,oi->...o", x, self.kernel[...].astype(x.dtype))
+        rows = "abc"[: x.ndim - 1]
+        y = product(f"{rows}i,oi->{rows}o", x, self.kernel[...].astype(x.dtype))
         if hasattr(self, "scale"):
             y = times(y, self.scale[...])
         y = y.astype(x.dtype)
