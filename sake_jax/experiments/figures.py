@@ -1,0 +1,84 @@
+"""Figures that can be read in black and white, too."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sake_jax.checks import require
+
+STYLES = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"), ("v", "-"), ("P", "--"), ("X", "-."))
+COLOURS = ("#000000", "#c8553d", "#2a6f97", "#588157", "#8a5a9e", "#b08900", "#6c757d")
+
+
+def plots() -> Any:
+    """matplotlib's pyplot, drawing to files only."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        remedy = 'pip install "sake-jax[plots]"'
+        raise ValueError(f"figures must have matplotlib, got none; {remedy}.") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def trade_off(
+    path: str | Path,
+    panels: Mapping[str, Mapping[str, Sequence[Any]]],
+    *,
+    across: str,
+    up: str,
+    limits: tuple[Any, Any] = (None, None),
+    log: bool = False,
+) -> Path:
+    """Methods as curves through the means of their settings, with bars over seeds.
+
+    Args:
+      path: of the PNG file.
+      panels: for each panel's title and method's name: (settings, seeds, 2) values, x and y.
+      across: what x is.
+      up: what y is.
+      limits: of x and of y.
+      log: whether x is logarithmic.
+    """
+    require(panels, "a figure must have a panel", dict(panels), "give one")
+    pyplot = plots()
+    figure, all_axes = pyplot.subplots(
+        1, len(panels), figsize=(5.2 * len(panels), 4.2), layout="constrained", squeeze=False
+    )
+    for axes, (title, methods) in zip(all_axes[0], panels.items(), strict=True):
+        for at, (name, values) in enumerate(methods.items()):
+            _curve(axes, name, np.asarray(values, float), at)
+        if log:
+            axes.set_xscale("log")
+        axes.set(xlabel=across, ylabel=up, title=title, xlim=limits[0], ylim=limits[1])
+        axes.grid(alpha=0.3)
+    all_axes[0][0].legend(fontsize=8)
+    return save(figure, path)
+
+
+def _curve(axes: Any, name: str, values: np.ndarray, at: int) -> None:
+    marker, line = STYLES[at % len(STYLES)]
+    middle, spread = values.mean(axis=1), values.std(axis=1)
+    axes.errorbar(
+        *middle.T,
+        xerr=spread[:, 0],
+        yerr=spread[:, 1],
+        marker=marker,
+        linestyle=line,
+        color=COLOURS[at % len(COLOURS)],
+        markersize=5,
+        linewidth=1.2,
+        elinewidth=0.6,
+        label=name,
+    )
+
+
+def save(figure: Any, path: str | Path) -> Path:
+    """Writes a figure as a PNG file, and forgets it."""
+    figure.savefig(path, dpi=130)
+    plots().close(figure)
+    return Path(path)

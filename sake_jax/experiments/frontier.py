@@ -1,0 +1,60 @@
+"""Trade-offs between two quantities of which more is better."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sake_jax.checks import require
+
+
+def non_dominated(points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    """(N,) which points no other one beats: as good in both, better in one."""
+    points = _checked(points)
+    beaten = [
+        bool(np.any(np.all(points >= own, axis=1) & np.any(points > own, axis=1))) for own in points
+    ]
+    return ~np.asarray(beaten, bool)
+
+
+def hypervolume(
+    points: Sequence[Sequence[float]] | np.ndarray, reference: Sequence[float] = (0.0, 0.0)
+) -> float:
+    """The area that points dominate, above a reference that is worse than all that matters."""
+    points = np.maximum(_checked(points), np.asarray(reference, float))
+    front = points[non_dominated(points)]
+    front = front[np.argsort(-front[:, 0], kind="stable")]  # from the right, so upwards
+    rises = np.diff(front[:, 1], prepend=reference[1])
+    return float(np.sum((front[:, 0] - reference[0]) * np.maximum(rises, 0)))
+
+
+def at_equal(
+    points: Sequence[Sequence[float]] | np.ndarray, first: Sequence[float] | np.ndarray
+) -> np.ndarray:
+    """The second quantity of a method where it has these values of the first, by straight lines
+    between its points; at the nearest end outside of them."""
+    points = _checked(points)
+    points = points[np.argsort(points[:, 0], kind="stable")]
+    return np.interp(np.asarray(first, float), points[:, 0], points[:, 1])
+
+
+def interval(
+    runs: Sequence[float] | np.ndarray, level: float = 0.95, draws: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    """The bootstrap interval of the mean over runs.
+
+    Of few runs it is too narrow: a resample holds no values that were not seen.
+    """
+    runs = np.asarray(runs, float)
+    require(runs.size > 0, "an interval needs runs", 0, "give at least one")
+    some = np.random.default_rng(seed).integers(0, len(runs), (draws, len(runs)))
+    tail = (1 - level) / 2
+    low, high = np.quantile(runs[some].mean(axis=1), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _checked(points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    points = np.asarray(points, float)
+    rule = "points must be pairs of numbers"
+    right = points.ndim == 2 and points.shape[1] == 2 and bool(np.isfinite(points).all())
+    require(right, rule, points, "give (quality, diversity) of each")
+    return points

@@ -1,0 +1,115 @@
+"""The folder of an experiment: what was measured so far, and what was made of it."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sake_jax.checks import require
+
+Cell = dict[str, Any]
+"""What is measured: names, numbers and a seed, as JSON has them."""
+Found = dict[str, Any]
+"""What was measured of a cell."""
+
+
+class Study:
+    """Measures cells and writes each to results.jsonl at once: a stopped study goes on.
+
+    >>> import tempfile
+    >>> study = Study(tempfile.mkdtemp(), {"experiment": "squares"}, progress=False)
+    >>> cells = [{"x": x, "seed": 0} for x in (1, 2, 3)]
+    >>> study.measure([cells], lambda group: [{"square": cell["x"] ** 2} for cell in group])
+    >>> [row["square"] for row in study.rows(x=3)]
+    [9]
+    """
+
+    def __init__(self, folder: str | Path, settings: Cell, progress: bool = True):
+        """Begins a folder, or goes on with one that has the same settings."""
+        self.folder, self.progress = Path(folder), progress
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path, mine = self.folder / "settings.json", json.loads(json.dumps(settings))
+        if path.exists():
+            theirs = json.loads(path.read_text())
+            rule = f"{folder} must be new or hold the same experiment"
+            require(theirs == mine, rule, theirs, "choose another folder")
+        else:
+            path.write_text(json.dumps(mine, indent=1))
+        self.path = self.folder / "results.jsonl"
+        self.found = self._read()
+
+    def measure(
+        self, groups: Sequence[Sequence[Cell]], measured: Callable[[list[Cell]], list[Found]]
+    ) -> None:
+        """Measures every cell that was not yet; those of a group together, by one call.
+
+        What `measured` finds of a cell must not depend on the others of its group: of a group
+        that was cut short only the missing ones are measured again.
+        """
+        groups = [[cell for cell in group if _name(cell) not in self.found] for group in groups]
+        groups = [group for group in groups if group]
+        with self._bar() as bar:
+            task = bar.add_task(self.folder.name, total=sum(map(len, groups)))
+            for group in groups:
+                begun = time.perf_counter()
+                found = measured(group)
+                seconds = (time.perf_counter() - begun) / len(group)
+                for cell, each in zip(group, found, strict=True):
+                    self._append(cell, each | {"seconds": round(seconds, 3)})
+                bar.advance(task, len(group))
+
+    def rows(self, **chosen: Any) -> list[dict[str, Any]]:
+        """Cells with what was found of them, of those that have these values."""
+        rows = list(self.found.values())
+        return [row for row in rows if all(row.get(n) == v for n, v in chosen.items())]
+
+    def write(self, name: str, text: str) -> Path:
+        """A file of the report."""
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def _append(self, cell: Cell, found: Found) -> None:
+        self.found[_name(cell)] = cell | found
+        with self.path.open("a") as file:
+            file.write(json.dumps({"cell": cell, "found": found}) + "\n")
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        """All whole lines; one that was cut short is taken away."""
+        if not self.path.exists():
+            return {}
+        content = self.path.read_text()
+        whole = content[: content.rfind("\n") + 1]
+        if whole != content:
+            self.path.write_text(whole)
+        lines = [json.loads(line) for line in whole.splitlines()]
+        return {_name(line["cell"]): line["cell"] | line["found"] for line in lines}
+
+    def _bar(self) -> Progress:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        console = Console(stderr=True)
+        return Progress(*columns, TimeRemainingColumn(), console=console, disable=not self.progress)
+
+
+def _name(cell: Cell) -> str:
+    return json.dumps(cell, sort_keys=True)
+
+
+def table(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as a Markdown table, the first of them as its head.
+
+    >>> print(table([["", "x"], ["a", "1"]]))
+    | | x |
+    |---|---|
+    | a | 1 |
+    """
+    first, *others = (_line(line) for line in lines)
+    return "\n".join([first, "|" + "---|" * len(lines[0]), *others])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
