@@ -31,7 +31,7 @@ class Schedule(Node):
         return self.shape(jnp.asarray(progress, jnp.float32), *self.numbers)
 
 
-def schedule(shape: Callable[..., Array], *numbers: float) -> Schedule:
+def schedule(shape: Callable[..., Array], *numbers: float | Array) -> Schedule:
     """A schedule of your own: `shape(progress, *numbers)`.
 
     Define `shape` once at module level: a function made anew at each call is a
@@ -59,17 +59,17 @@ def _piecewise(progress, starts, values):
     return jnp.stack(values)[jnp.maximum(index, 0)]
 
 
-def linear(start: float, end: float) -> Schedule:
+def linear(start: float | Array, end: float | Array) -> Schedule:
     """From `start` at progress 0 to `end` at progress 1 along a line."""
     return schedule(_linear, start, end)
 
 
-def cosine(start: float, end: float) -> Schedule:
+def cosine(start: float | Array, end: float | Array) -> Schedule:
     """From `start` at progress 0 to `end` at progress 1 along half a cosine."""
     return schedule(_cosine, start, end)
 
 
-def piecewise(values: Mapping[float, float]) -> Schedule:
+def piecewise(values: Mapping[float, float | Array]) -> Schedule:
     """Holds `values[p]` from progress p on, until the next p.
 
     >>> off_late = piecewise({0.0: 2.0, 0.8: 0.0})

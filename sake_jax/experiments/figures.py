@@ -1,6 +1,6 @@
 """Figures that can be read in black and white, too."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ def plots() -> Any:
 
 def trade_off(
     path: str | Path,
-    panels: Mapping[str, Mapping[str, Sequence[Any]]],
+    panels: Mapping[str, Mapping[str, np.ndarray]],
     *,
     across: str,
     up: str,
@@ -51,7 +51,7 @@ def trade_off(
     )
     for axes, (title, methods) in zip(all_axes[0], panels.items(), strict=True):
         for at, (name, values) in enumerate(methods.items()):
-            _curve(axes, name, np.asarray(values, float), at)
+            _curve(axes, name, values, at)
         if log:
             axes.set_xscale("log")
         axes.set(xlabel=across, ylabel=up, title=title, xlim=limits[0], ylim=limits[1])

@@ -63,7 +63,7 @@ def middle(cells: np.ndarray) -> np.ndarray:
 def cell(points: np.ndarray) -> np.ndarray:
     """The cells that points lie in."""
     along = np.clip(np.floor((points + EXTENT) / CELL).astype(int), 0, SIDE - 1)
-    return along[..., 0] * SIDE + along[..., 1]
+    return np.asarray(along[..., 0] * SIDE + along[..., 1])
 
 
 def offsets() -> np.ndarray:
