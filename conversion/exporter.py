@@ -51,13 +51,21 @@ def write(
     names = [_file_name(at, len(shards)) for at in range(len(shards))]
     for name, shard in zip(names, shards, strict=True):
         tensors = {entry.source: _tensor(weights, entry) for entry in shard}
-        save_file(tensors, folder / name, metadata={"format": "pt"})
+        _save(tensors, folder / name)
     if len(shards) > 1:
         home = {e.source: name for name, shard in zip(names, shards, strict=True) for e in shard}
         total = sum(_nbytes(weights, entry) for entry in entries)
         index = {"metadata": {"total_size": total}, "weight_map": home}
         (folder / INDEX_FILE).write_text(json.dumps(index, indent=1))
     return [folder / name for name in names]
+
+
+def _save(tensors: dict[str, np.ndarray], path: Path) -> None:
+    """A safetensors file that the same people may read as any other file of the user."""
+    path.touch()
+    mode = path.stat().st_mode
+    save_file(tensors, path, metadata={"format": "pt"})  # on its own for the owner alone
+    path.chmod(mode)
 
 
 def _file_name(at: int, count: int) -> str:

@@ -53,6 +53,9 @@ def test_export_splits_into_files_of_a_chosen_size(tmp_path):
     files = export(GOLDENS / "llada", tmp_path / "parts", shard_bytes=100_000)
     assert len(files) > 2
     same(sj.load(tmp_path / "parts").params, sj.load(GOLDENS / "llada").params)
+    usual = tmp_path / "usual"
+    usual.touch()
+    assert {file.stat().st_mode for file in files} == {usual.stat().st_mode}
     with pytest.raises(ValueError, match="new or empty folder"):
         export(GOLDENS / "llada", tmp_path / "parts")
 
