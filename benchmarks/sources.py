@@ -13,16 +13,15 @@ batch repel each other. Means over seeds.
 import argparse
 import itertools
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import series
-from flax import struct
 
 import sake_jax as sj
-from sake_jax import Node
+from sake_jax.experiments import series, series_training
+from sake_jax.experiments.series_denoiser import SeriesDenoiser
 
 SOURCES, TABLES = ("hidden", "expected", "predicted"), ("input", "output")
 FORMS = {"literal": 1.0, "repulsion": 0.0}
@@ -32,37 +31,14 @@ HOT = 2.0
 """The temperature of the control's first step."""
 
 
-class SeriesDenoiser(Node):
-    """The series model as the library sees models."""
-
-    affine: ClassVar[bool] = True
-    config: series.Config = struct.field(pytree_node=False, default=series.Config())
-
-    def read(self, params: Any, view: sj.View, cache: Any):
-        return series.features(self.config, params, view.tokens), cache
-
-    def head(self, params: Any, rows):
-        return jnp.einsum("bwd,vd->bwv", rows, params["output"]) + self.bias()[None, None, :]
-
-    def tables(self, params: Any) -> sj.Tables:
-        return sj.Tables(params["input"], params["output"], self.bias())
-
-    def bias(self):
-        """Never draws the mask token, whose logit was never trained."""
-        return jnp.zeros(self.config.vocab).at[series.MASK].set(-1e9)
-
-
 def measure(sampler: sj.Sampler, params: Any, samples: int, seeds: int) -> tuple[float, ...]:
     """(correlation, validity, uniqueness), means over seeds."""
-    canvas = sj.canvas([[]], series.LENGTH, mask_id=series.MASK, samples=samples)
+    canvas = sj.canvas([[]], series.LENGTH, mask_id=series.MASK_ID, samples=samples)
     rows = []
     for seed in range(seeds):
         done, info = sj.run(sampler, params, jax.random.key(seed), canvas)
-        valid = np.asarray(series.is_series(done.tokens))
-        found = np.asarray(done.tokens)[valid]
-        unique = len(np.unique(found, axis=0)) / max(len(found), 1)
         signals = [float(jnp.mean(signal.correlation)) for signal in info.signals]
-        rows.append((np.mean(signals) if signals else np.nan, valid.mean(), unique))
+        rows.append((np.mean(signals) if signals else np.nan, *series.quality(done.tokens)))
     return tuple(np.mean(rows, axis=0))
 
 
@@ -95,7 +71,7 @@ def main() -> None:
     parser.add_argument("--strength", type=float, default=1.0)
     parser.add_argument("--bandwidth", default="median", help="a number, median or mean")
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.35, 0.7, 1.0])
-    parser.add_argument("--train-steps", type=int, default=series.STEPS)
+    parser.add_argument("--train-steps", type=int, default=series_training.STEPS)
     parser.add_argument("--tied", action="store_true")
     parser.add_argument("--cache", default=".cache/series", help="where the trained model is kept")
     options = parser.parse_args()
@@ -104,7 +80,7 @@ def main() -> None:
     except ValueError:
         bandwidth = options.bandwidth
     config = series.Config(tied=options.tied)
-    params = series.load_or_train(config, options.cache, steps=options.train_steps)
+    params = series_training.load_or_train(config, options.cache, steps=options.train_steps)
     denoiser, plan = SeriesDenoiser(config), sj.blocks(series.LENGTH, series.LENGTH)
 
     def build(reveal, guidance, temperature):

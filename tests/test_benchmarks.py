@@ -11,6 +11,8 @@ import pytest
 
 import sake_jax as sj
 from conftest import GOLDENS
+from sake_jax.experiments import series
+from sake_jax.experiments.series_denoiser import SeriesDenoiser
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -58,21 +60,19 @@ def test_the_dense_form_does_make_an_l_by_v_array(cost):
     assert cost.largest(dense) >= shape.length * shape.vocabulary
 
 
-def test_series_are_measured(monkeypatch):
+def test_series_are_measured():
     """An untrained model draws no series; the data itself is nothing else."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    series, sources = load("series"), load("sources")
+    sources = load("sources")
     config = series.Config(width=16, layers=1, heads=2)
     params = series.init(config, jax.random.key(0))
     sampler = sj.sampler(
-        sources.SeriesDenoiser(config),
+        SeriesDenoiser(config),
         sj.blocks(series.LENGTH, series.LENGTH),
         guidance=sj.sake(1.0),
         record="signal",
     )
-    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
-        correlation, validity, _ = sources.measure(sampler, params, samples=16, seeds=1)
-        data = series.is_series(series.draw(jax.random.key(1), 50))
+    correlation, validity, _ = sources.measure(sampler, params, samples=16, seeds=1)
+    data = series.is_series(series.draw(jax.random.key(1), 50))
     assert -1 <= correlation <= 1
     assert validity < 0.5
     assert bool(jnp.all(data))

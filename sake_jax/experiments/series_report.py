@@ -1,0 +1,176 @@
+"""What was found of arithmetic series, as tables, figures and plain statements."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sake_jax.experiments import figures
+from sake_jax.experiments.frontier import hypervolume, interval, non_dominated, shown
+from sake_jax.experiments.series_methods import ORDERS
+from sake_jax.experiments.study import Study, table
+
+BASELINES = ("temperature", "top-p", "two phases")
+LITERAL = "paper-literal"
+BESIDE = ("two phases", "top-p", LITERAL, "literal, unit size", "repulsion")
+"""What figures show beside temperature and the best form."""
+REFERENCE = (0.5, 0.0)
+"""Hypervolumes are above this validity and uniqueness: of what fails more often than not, no
+diversity is of use."""
+
+Runs = Sequence[float] | np.ndarray
+Methods = Mapping[str, Any]
+"""Method by name; its `settings` are by order and name."""
+
+
+class Found:
+    """What a study has found of one model and order, by method and seed."""
+
+    def __init__(self, study: Study, methods: Methods, model: str, order: str, seeds: int):
+        self.methods, self.model, self.order = methods, model, order
+        self.choosing, self.reporting = range(seeds), range(seeds, 2 * seeds)
+        rows = study.rows(model=model, order=order)
+        self.rows = {(row["method"], row["setting"], row["seed"]): row for row in rows}
+
+    def values(self, method: str, name: str, seeds: Sequence[int]) -> np.ndarray:
+        """(settings, seeds) one quantity."""
+        settings = self.methods[method].settings[self.order]
+        each = [[self.rows[method, setting, s][name] for s in seeds] for setting in settings]
+        return np.asarray(each)
+
+    def points(self, method: str, seeds: Sequence[int]) -> np.ndarray:
+        """(settings, seeds, 2) validity and uniqueness."""
+        names = ("validity", "uniqueness")
+        return np.stack([self.values(method, name, seeds) for name in names], axis=-1)
+
+    def volumes(self, method: str, seeds: Sequence[int] | None = None) -> list[float]:
+        """The hypervolume of each seed, of those that are reported by default."""
+        points = self.points(method, self.reporting if seeds is None else seeds)
+        return [hypervolume(points[:, at], REFERENCE) for at in range(points.shape[1])]
+
+    def front(self, method: str) -> np.ndarray:
+        """(settings, seeds, 2) points of settings that no other beats in the mean, by validity."""
+        points = self.points(method, self.reporting)
+        points = points[non_dominated(points.mean(axis=1))]
+        return points[np.argsort(points[..., 0].mean(axis=1), kind="stable")]
+
+    def best(self) -> str:
+        """The form of SAKE with the largest hypervolume on the seeds that choose."""
+        forms = [method for method in self.methods if method not in BASELINES]
+        return max(forms, key=lambda form: np.mean(self.volumes(form, self.choosing)))
+
+
+def write(
+    study: Study, models: Sequence[str], methods: Methods, seeds: int, sizes: Mapping[str, int]
+) -> None:
+    """Writes table.md, and a figure for each model."""
+    found = [Found(study, methods, model, order, seeds) for model in models for order in ORDERS]
+    for model in models:
+        _figure(study, model, [part for part in found if part.model == model])
+    forms = len(methods) - len(BASELINES)
+    parts = [about(seeds, sizes, forms), summary(found), literal(found), *map(_section, found)]
+    study.write("table.md", "\n\n".join(parts) + "\n")
+
+
+def about(seeds: int, sizes: Mapping[str, int], forms: int) -> str:
+    """How it was measured."""
+    return (
+        f"# Arithmetic series\n\nRuns of {sizes['samples']:,} samples of 8 tokens in 8 steps. "
+        "Validity is the share of samples that are series; uniqueness the share of distinct ones "
+        f"among these. Models of depth {sizes['layers']} and width {sizes['width']}, trained for "
+        f"{sizes['steps']:,} steps; one of each kind, so intervals do not speak of training.\n\n"
+        f"Every method has six settings, which were fixed on smaller models. The best of {forms} "
+        "forms of SAKE is the one with the largest hypervolume on the seeds that choose, "
+        f"{_range(0, seeds)}; all else is shown on others, {_range(seeds, 2 * seeds)}. Means and "
+        "95 % bootstrap intervals over seeds. Hypervolumes are above validity "
+        f"{REFERENCE[0]:g} and uniqueness {REFERENCE[1]:g}: of what fails more often than not, no "
+        "diversity is of use.\n\n"
+        "Temperature and top-p (at T = 1) shape what is drawn, not the order in which positions "
+        "are written; guidance shapes both. “Two phases” is a control without guidance: one hot "
+        "step, then cool. σ is the median distance of the rows. Cov[z, ψ] and Corr[z, ψ] are means "
+        "over steps and positions, with ψ as it was added, γ included: positive sharpens, negative "
+        "flattens (Proposition 1). Figures show a method's settings that no other of its own beats."
+    )
+
+
+def _range(start: int, end: int) -> str:
+    return f"{start}" if end - start == 1 else f"{start} to {end - 1}"
+
+
+def summary(found: Sequence[Found]) -> str:
+    """The best form beside the baselines."""
+    lines = [["model", "order", "best form of SAKE", "its", *BASELINES, "above"]]
+    for part in found:
+        best = part.best()
+        others = {name: part.volumes(name) for name in BASELINES}
+        below = [name for name in BASELINES if compared(part.volumes(best), others[name]) > 0]
+        cells = [shown(volumes) for volumes in (part.volumes(best), *others.values())]
+        lines.append([part.model, part.order, best, *cells, ", ".join(below) or "none"])
+    return (
+        f"## Hypervolume of the best form\n\n{table(lines)}\n\n"
+        "“Above” names the baselines whose interval lies wholly below that of the best form."
+    )
+
+
+def compared(own: Runs, other: Runs) -> int:
+    """1 or -1 where one's interval lies wholly above or below the other's, else 0."""
+    (low, high), (other_low, other_high) = interval(own), interval(other)
+    return int(low > other_high) - int(high < other_low)
+
+
+def literal(found: Sequence[Found]) -> str:
+    """What the paper's letter does."""
+    return "## What the paper-literal form does\n\n" + "\n".join(map(_literal, found))
+
+
+def _literal(part: Found) -> str:
+    own, other = part.volumes(LITERAL), part.volumes("temperature")
+    gain = {1: "a gain over", -1: "a loss against", 0: "no clear difference from"}
+    covariance = part.values(LITERAL, "covariance", part.reporting).mean(axis=0)
+    correlation = part.values(LITERAL, "correlation", part.reporting).mean(axis=0)
+    effect = {
+        1: "positive: it sharpens",
+        -1: "negative: it flattens",
+        0: "not clearly of one sign",
+    }[compared(covariance, [0.0])]
+    return (
+        f"- {part.model} model, {part.order} order: hypervolume {shown(own)}, "
+        f"{gain[compared(own, other)]} temperature's {shown(other)}. Cov[z, ψ] is "
+        f"{shown(covariance, '+.3f')}, {effect}; Corr[z, ψ] is {shown(correlation, '+.2f')}."
+    )
+
+
+def _section(part: Found) -> str:
+    lines = [["", "", "validity", "uniqueness", "Cov[z, ψ]", "Corr[z, ψ]"]]
+    volumes = [["", "hypervolume", "on the seeds that choose"]]
+    for method in part.methods:
+        lines += _lines(part, method)
+        choosing = part.volumes(method, part.choosing)
+        volumes.append([method, shown(part.volumes(method)), shown(choosing)])
+    title = f"## {part.model.capitalize()} model, {part.order} order"
+    return f"{title}\n\n{table(volumes)}\n\n{table(lines)}"
+
+
+def _lines(part: Found, method: str) -> list[list[str]]:
+    names = {"validity": ".3f", "uniqueness": ".3f"}
+    if method not in BASELINES:
+        names |= {"covariance": "+.3f", "correlation": "+.2f"}
+    columns = [
+        [shown(runs, form) for runs in part.values(method, name, part.reporting)]
+        for name, form in names.items()
+    ]
+    columns += [[""] * len(columns[0])] * (4 - len(columns))
+    settings = part.methods[method].settings[part.order]
+    return [[method, *cells] for cells in zip(settings, *columns, strict=True)]
+
+
+def _figure(study: Study, model: str, found: Sequence[Found]) -> None:
+    """A panel for each order. Of a method only the settings that no other of its own beats: a
+    curve through all strengths and temperatures would go back and forth."""
+    panels = {}
+    for part in found:
+        curves = {"temperature": part.front("temperature"), "best SAKE": part.front(part.best())}
+        title = f"{model} model, {part.order} order\nbest SAKE: {part.best()}"
+        panels[title] = curves | {method: part.front(method) for method in BESIDE}
+    path = study.folder / f"frontier-{model}.png"
+    figures.trade_off(path, panels, across="validity", up="uniqueness", limits=(None, (0, 1.02)))

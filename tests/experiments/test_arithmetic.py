@@ -1,0 +1,203 @@
+"""Arithmetic series: the model, one program for every method, and an honest report."""
+
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sake_jax as sj
+from sake_jax.experiments import arithmetic as module
+from sake_jax.experiments import series, series_methods, series_report, series_training
+from sake_jax.experiments.arithmetic import METHODS, QUICK, arithmetic
+from sake_jax.experiments.series_denoiser import SeriesDenoiser
+from sake_jax.experiments.series_methods import FORMS, ORDERS, Setting
+from sake_jax.experiments.study import Study
+
+CONFIG = series.Config(width=QUICK["width"], layers=QUICK["layers"], heads=QUICK["heads"])
+BOUNDED = f"across samples, KL ≤ {series_methods.KL_BUDGET}"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory, cache):
+    folder = tmp_path_factory.mktemp("arithmetic")
+    return arithmetic(folder, quick=True, progress=False, models=["tied"], cache=cache)
+
+
+def without_seconds(rows):
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def test_the_report(study, cache):
+    assert {path.name for path in study.folder.glob("*.png")} == {"frontier-tied.png"}
+    assert len(list(cache.glob("series-*.npz"))) == 1
+    text = (study.folder / "table.md").read_text()
+    for order in ORDERS:
+        assert f"## Tied model, {order} order" in text
+        assert f"- tied model, {order} order: hypervolume" in text
+    assert "Untied" not in text
+    assert text.count("| repulsion across samples | γ = 1, T = 2.4 |") == 1
+    assert "seeds that choose, 0; all else is shown on others, 1." in text
+
+
+def test_every_method_is_measured_with_six_settings(study):
+    for order in ORDERS:
+        for name, method in METHODS.items():
+            rows = study.rows(order=order, method=name, seed=1)
+            assert len({row["setting"] for row in rows}) == len(rows) == 6
+            assert all(("covariance" in row) == (method.form != "none") for row in rows)
+
+
+def test_a_stopped_run_goes_on_with_the_same_results(study, cache, tmp_path):
+    """Also in the middle of a method's settings."""
+    folder = tmp_path / "stopped"
+    shutil.copytree(study.folder, folder)
+    lines = (folder / "results.jsonl").read_text().splitlines(keepends=True)
+    (folder / "results.jsonl").write_text("".join(lines[:-9]) + lines[-9][:20])
+    (folder / "table.md").unlink()
+    again = arithmetic(folder, quick=True, progress=False, models=["tied"], cache=cache)
+    assert without_seconds(again.rows()) == without_seconds(study.rows())
+    assert (folder / "table.md").read_text() == (study.folder / "table.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("form", "order", "guidance"),
+    [
+        ("none", "random", sj.identity()),
+        (
+            BOUNDED,
+            "confidence",
+            sj.sake(2.0, scope="batch", self_term=0.0, kl_budget=series_methods.KL_BUDGET),
+        ),
+    ],
+)
+def test_one_program_draws_as_the_library_does(form, order, guidance):
+    params = series.init(CONFIG, jax.random.key(3))
+    settings = [Setting(1.0, 1.0), Setting(0.7, 2.0, 3.0, 0.9), *[Setting(1.0)] * 4]
+    key, samples = jax.random.key(5), QUICK["samples"]
+    drawn = series_methods.draw(CONFIG, params, form, order, settings, key, samples)[1]
+    heat = sj.temperature(sj.piecewise({0.0: 3.0, 1 / series.LENGTH: 0.7}))
+    sampler = sj.sampler(
+        SeriesDenoiser(CONFIG),
+        sj.blocks(series.LENGTH, series.LENGTH),
+        guidance=guidance,
+        draw=sj.chain(heat, sj.top_p(0.9)),
+        reveal=getattr(sj.reveal, order),
+        record="signal",
+    )
+    canvas = sj.canvas([[]], series.LENGTH, mask_id=series.MASK_ID, samples=samples)
+    done, info = sj.run(sampler, params, key, canvas)
+    np.testing.assert_array_equal(drawn.tokens, done.tokens)
+    for signal in info.signals:
+        assert drawn.covariance == pytest.approx(float(jnp.mean(signal.covariance)), rel=1e-3)
+        assert drawn.rms == pytest.approx(float(jnp.mean(signal.rms)), rel=1e-3)
+    assert (drawn.rms == 0) == (form == "none")
+
+
+def test_quality_counts_distinct_series_among_series():
+    common, rare = series.SERIES[0], series.SERIES[-1]
+    broken = np.asarray([1, 2, 3, 4, 5, 6, 7, 9], np.int32)
+    assert series.quality(np.stack([common, common, rare, broken])) == (0.75, 2 / 3)
+    assert series.quality(broken[None]) == (0.0, 0.0)
+
+
+def made_up(folder, seeds, validity):
+    """A study whose every run has a validity of our choice, and the uniqueness 0.5."""
+    study = Study(folder, {}, progress=False)
+
+    def measured(group):
+        return [
+            {
+                "validity": validity(cell["method"], cell["seed"]),
+                "uniqueness": 0.5,
+                "covariance": -0.1,
+                "correlation": -0.3,
+            }
+            for cell in group
+        ]
+
+    study.measure(module._groups(["untied"], seeds), measured)
+    return series_report.Found(study, METHODS, "untied", "confidence", seeds)
+
+
+def test_the_best_is_chosen_on_one_set_of_seeds_and_reported_on_the_other(tmp_path):
+    def validity(method, seed):
+        early = {"repulsion": 0.9, "temperature": 0.7, "exact, predicted rows": 0.6}
+        late = {"repulsion": 0.8, "temperature": 0.8, "exact, predicted rows": 1.0}
+        return (early if seed < 2 else late).get(method, 0.55)
+
+    found = made_up(tmp_path, 2, validity)
+    assert found.best() == "repulsion"
+    assert found.volumes("repulsion") == pytest.approx([0.15, 0.15])
+    text = series_report.summary([found])
+    assert "| untied | confidence | repulsion | 0.150 (0.150 to 0.150) | 0.150" in text
+    assert "| top-p, two phases |" in text, "temperature is as good on the seeds reported"
+
+
+def test_a_curve_has_the_settings_that_no_other_beats(tmp_path):
+    found = made_up(tmp_path, 1, lambda method, seed: 0.7)
+    rows = [row for row in found.rows.values() if row["method"] == "top-p" and row["seed"] == 1]
+    places = [(0.9, 0.1), (0.8, 0.2), (0.7, 0.05), (0.6, 0.3), (0.9, 0.05), (0.5, 0.25)]
+    for row, (validity, uniqueness) in zip(rows, places, strict=True):
+        row |= {"validity": validity, "uniqueness": uniqueness}
+    wanted = [[(0.6, 0.3)], [(0.8, 0.2)], [(0.9, 0.1)]]
+    np.testing.assert_allclose(found.front("top-p"), wanted)
+
+
+@pytest.mark.parametrize(("own", "said"), [(0.9, "a gain over"), (0.6, "a loss against")])
+def test_what_the_paper_literal_form_does_is_said(tmp_path, own, said):
+    found = made_up(tmp_path, 1, lambda method, seed: own if "paper" in method else 0.7)
+    text = series_report.literal([found])
+    assert said in text
+    assert "negative: it flattens; Corr[z, ψ] is -0.30" in text
+
+
+def test_compared_by_intervals():
+    assert series_report.compared([3.0, 4.0], [1.0, 2.0]) == 1
+    assert series_report.compared([1.0, 2.0], [3.0, 4.0]) == -1
+    assert series_report.compared([1.0, 3.0], [2.0, 4.0]) == 0
+
+
+def test_trained_once_and_kept_in_the_users_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    config = series.Config(width=8, layers=1, heads=2, tied=False)
+    sizes = {"steps": 3, "batch": 4, "seed": 1, "progress": False}
+    trained = series_training.load_or_train(config, **sizes)
+    (path,) = (tmp_path / "sake_jax" / "series").glob("*.npz")
+    first = series.init(config, jax.random.split(jax.random.key(1))[0])
+    assert all(bool(jnp.any(trained[name] != first[name])) for name in first)
+    assert not np.array_equal(trained["input"], trained["output"])
+    monkeypatch.setattr(series_training, "train", lambda *_, **__: pytest.fail("trained again"))
+    again = series_training.load_or_train(config, **sizes)
+    assert all(np.array_equal(trained[name], again[name]) for name in first)
+    with pytest.raises(pytest.fail.Exception, match="trained again"):
+        series_training.load_or_train(config, path.parent, **sizes | {"steps": 2})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"models": ["bound"]}, "models must be one of 'tied', 'untied'"),
+        ({"models": []}, "models must name one or more"),
+        ({"seeds": 0}, "seeds must be at least 1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        arithmetic(tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_models_have_whole_heads():
+    with pytest.raises(ValueError, match="width must be a multiple of heads"):
+        series.Config(width=9, heads=2)
+
+
+def test_forms_are_all_used():
+    assert {method.form for method in METHODS.values()} == set(FORMS)
