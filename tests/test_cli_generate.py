@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import sake_jax as sj
 from sake_jax import cli
-from sake_jax.cli.generate import as_chat
+from sake_jax.cli.generate import asked
 from sake_jax.cli.request import Request
 from sake_jax.cli.screen import NOISE, Screen
 
@@ -166,9 +166,9 @@ def test_chats_use_the_models_template(lm):
     template = "{% for turn in messages %}[{{ turn.content }}]{% endfor %}"
     talker.tokenizer.chat_template = template + "{% if add_generation_prompt %}>{% endif %}"
     for wanted in (None, True):
-        assert talker.tokenizer.decode(as_chat(talker, "the dog", wanted)) == "[the dog]>"
-    assert as_chat(talker, "the dog", False) == "the dog"
-    assert as_chat(lm, "the dog", None) == "the dog"
+        assert talker.tokenizer.decode(asked(talker, "the dog", wanted)) == "[the dog]>"
+    assert asked(talker, "the dog", False) == "the dog"
+    assert asked(lm, "the dog", None) == "the dog"
 
 
 def test_show_draws_noise_the_prompt_and_what_is_new(lm):

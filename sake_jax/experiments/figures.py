@@ -12,22 +12,25 @@ STYLES = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"), ("v", "-"), ("P", "-
 COLOURS = ("#000000", "#c8553d", "#2a6f97", "#588157", "#8a5a9e", "#b08900", "#6c757d")
 
 
-def plots() -> Any:
-    """matplotlib's pyplot, drawing to files only."""
+def panels(
+    rows: int, columns: int, size: tuple[float, float], **shared: Any
+) -> tuple[Any, np.ndarray]:
+    """A figure and its (rows, columns) axes; `shared` are options of matplotlib's `subplots`.
+
+    Without pyplot: a notebook goes on showing its own figures as before.
+    """
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError as error:
         remedy = 'pip install "sake-jax[plots]"'
         raise ValueError(f"figures must have matplotlib, got none; {remedy}.") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
 def trade_off(
     path: str | Path,
-    panels: Mapping[str, Mapping[str, np.ndarray]],
+    curves: Mapping[str, Mapping[str, np.ndarray]],
     *,
     across: str,
     up: str,
@@ -38,25 +41,22 @@ def trade_off(
 
     Args:
       path: of the PNG file.
-      panels: for each panel's title and method's name: (settings, seeds, 2) values, x and y.
+      curves: for each panel's title and method's name: (settings, seeds, 2) values, x and y.
       across: what x is.
       up: what y is.
       limits: of x and of y.
       log: whether x is logarithmic.
     """
-    require(panels, "a figure must have a panel", dict(panels), "give one")
-    pyplot = plots()
-    figure, all_axes = pyplot.subplots(
-        1, len(panels), figsize=(5.2 * len(panels), 4.2), layout="constrained", squeeze=False
-    )
-    for axes, (title, methods) in zip(all_axes[0], panels.items(), strict=True):
+    require(curves, "a figure must have a panel", dict(curves), "give one")
+    figure, (all_axes,) = panels(1, len(curves), (5.2 * len(curves), 4.2))
+    for axes, (title, methods) in zip(all_axes, curves.items(), strict=True):
         for at, (name, values) in enumerate(methods.items()):
             _curve(axes, name, values, at)
         if log:
             axes.set_xscale("log")
         axes.set(xlabel=across, ylabel=up, title=title, xlim=limits[0], ylim=limits[1])
         axes.grid(alpha=0.3)
-    all_axes[0][0].legend(fontsize=8)
+    all_axes[0].legend(fontsize=8)
     return save(figure, path)
 
 
@@ -78,7 +78,10 @@ def _curve(axes: Any, name: str, values: np.ndarray, at: int) -> None:
 
 
 def save(figure: Any, path: str | Path) -> Path:
-    """Writes a figure as a PNG file, and forgets it."""
-    figure.savefig(path, dpi=130)
-    plots().close(figure)
+    """Writes a figure as a PNG file."""
+    from matplotlib import rc_context
+
+    # Plain numbers on logarithmic axes: a perplexity is no power of ten.
+    with rc_context({"axes.formatter.min_exponent": 4}):
+        figure.savefig(path, dpi=130)
     return Path(path)

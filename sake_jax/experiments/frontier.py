@@ -52,6 +52,12 @@ def interval(
     return float(low), float(high)
 
 
+def shown(runs: Sequence[float] | np.ndarray, form: str = ".3f") -> str:
+    """A mean and its interval."""
+    low, high = interval(runs)
+    return f"{np.mean(runs):{form}} ({low:{form}} to {high:{form}})"
+
+
 def _checked(points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
     points = np.asarray(points, float)
     rule = "points must be pairs of numbers"

@@ -12,7 +12,7 @@ import numpy as np
 
 from sake_jax.evaluate.coverage import coverage
 from sake_jax.experiments import figures
-from sake_jax.experiments.frontier import at_equal, hypervolume, interval
+from sake_jax.experiments.frontier import at_equal, hypervolume, shown
 from sake_jax.experiments.lattice import MIXTURES, Setting, target, walk
 from sake_jax.experiments.study import Cell, Found, Study, table
 
@@ -149,19 +149,11 @@ def _section(mixture: str, found: dict[str, np.ndarray]) -> str:
     return f"## {mixture}\n\n{table(lines)}\n\n{table(volumes)}"
 
 
-def shown(runs: Any, form: str = ".3f") -> str:
-    """A mean and its interval."""
-    low, high = interval(runs)
-    return f"{np.mean(runs):{form}} ({low:{form}} to {high:{form}})"
-
-
 def _scatter(study: Study, mixture: str, particles: int) -> Path:
     """The paper's figure: temperatures above, strengths below, the target beside."""
-    pyplot = figures.plots()
     columns = len(SHOWN["SAKE"]) + 1
-    figure, axes = pyplot.subplots(
-        2, columns, figsize=(2.1 * columns, 4.4), layout="constrained", sharex=True, sharey=True
-    )
+    size = (2.1 * columns, 4.4)
+    figure, axes = figures.panels(2, columns, size, sharex=True, sharey=True)
     real = target(mixture, particles, np.random.default_rng(0))
     for row, (method, values) in zip(axes, SHOWN.items(), strict=True):
         for place, value in zip(row, values, strict=False):

@@ -34,6 +34,18 @@ def encode(lm: LanguageModel, prompts: Sequence[Prompt]) -> list[list[int]]:
     return found
 
 
+def has_chat(lm: LanguageModel) -> bool:
+    """Whether the model's tokenizer has a form for chats."""
+    return bool(getattr(lm.tokenizer, "chat_template", None))
+
+
+def as_chat(lm: LanguageModel, text: str) -> list[int]:
+    """Token ids of a chat that begins with this text, in the model's own form."""
+    turns = [{"role": "user", "content": text}]
+    made = lm.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    return lm.tokenizer(made, add_special_tokens=False)["input_ids"]
+
+
 def room_for(tokens: int) -> int:
     """Columns for a prompt of this many tokens: a few sizes, so that few programs are compiled."""
     if tokens == 0:

@@ -6,6 +6,7 @@ import pytest
 import sake_jax as sj
 from sake_jax.evaluate import judge as module
 from sake_jax.evaluate import load_judge, perplexity
+from sake_jax.evaluate.judge import usual_judge
 
 PROMPT, TEXTS = "once upon a time", [" there was a dog.", " there was a little girl named lily."]
 
@@ -64,6 +65,14 @@ def test_long_and_empty_texts(judge):
     assert found.tokens[0] < context
     assert np.isfinite(found.value)
     assert np.isnan(perplexity(judge, []).value)
+
+
+def test_who_judges(monkeypatch):
+    monkeypatch.setattr(module, "smollm2", lambda: None)
+    assert usual_judge("tinystories") == "tinystories-causal"
+    assert usual_judge("another") == "none"
+    monkeypatch.setattr(module, "smollm2", lambda: "a file")
+    assert usual_judge("another") == "smollm2"
 
 
 def test_bad_judges(monkeypatch):

@@ -106,7 +106,15 @@ def test_guidance_covers_more_at_equal_density(study):
         assert (gained > 0.05).all(), gained
 
 
-def test_unknown_experiments_are_named():
-    done = CliRunner().invoke(cli.app, ["experiment", "gausian"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gausian"], "NAME must be one of"),
+        (["gaussian", "--judge", "smollm2"], "--judge is for experiments with texts"),
+        (["story", "--model", "nowhere"], "the model must be tinystories"),
+    ],
+)
+def test_bad_requests(arguments, message):
+    done = CliRunner().invoke(cli.app, ["experiment", *arguments])
     assert done.exit_code == 1
-    assert "must be one of" in done.output
+    assert message in " ".join(done.output.split())

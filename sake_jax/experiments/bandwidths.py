@@ -1,0 +1,86 @@
+"""The bandwidths that the experiment on sensitivity tries, as settings of one guidance."""
+
+import jax.numpy as jnp
+
+import sake_jax as sj
+from sake_jax.core import precise
+from sake_jax.experiments.study import Cell
+from sake_jax.guidance.diversity import Diversity
+from sake_jax.guidance.groups import group
+from sake_jax.guidance.kernels import median
+from sake_jax.typing import Number, PerRow
+
+SIGMAS = (2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 120.0)
+"""Around √D, the size of rows that are normalised: 16 for the model in the box."""
+MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
+ATTENTION = (2.0, 5.0, 10.0, 40.0, 80.0, 300.0)
+"""Beside the heuristic's own value."""
+SYMBOLS = {"bandwidth": "σ", "multiple": "σ / median", "attention": "σ_attn"}
+"""What is swept: σ as a number, σ as a multiple of the rows' median distance, and σ_attn."""
+
+
+class Widths(sj.Guidance):
+    """SAKE with σ = bandwidth + multiple · median distance of the rows at each step.
+
+    One program serves every setting, the unguided one too. The median is recorded in a signal of
+    its own, as its redundancy.
+    """
+
+    inner: Diversity
+    bandwidth: Number
+    multiple: Number
+
+    def init(self, ctx):
+        zeros = jnp.zeros(ctx.view.tokens.shape[0], jnp.float32)
+        return sj.Signal(zeros, zeros, zeros, zeros), self.inner.init(ctx)
+
+    def push(self, state, ctx):
+        seen, inner = state
+        middle = median_distance(ctx)
+        sigma = self.bandwidth + self.multiple * middle
+        pushed, inner = self.inner.replace(bandwidth=sigma).push(inner, ctx)
+        return pushed, (seen.replace(redundancy=middle.astype(jnp.float32)), inner)
+
+    def apply(self, logits, psi, state, ctx):
+        logits, inner = self.inner.apply(logits, psi, state[1], ctx)
+        return logits, (state[0], inner)
+
+
+def median_distance(ctx: sj.Context) -> PerRow:
+    """What SAKE takes for σ by default."""
+    rows = precise(ctx.features)
+    ((_, peers, _),) = group("sequence", rows, ctx.view.attend, ctx, 1.0, median, 1.0)
+    return peers.bandwidth
+
+
+def heuristic(length: int) -> float:
+    """The σ_attn whose attention has vanished at the other end of a sample."""
+    return round(sj.vanishing(length), 1)
+
+
+def unguided(length: int) -> Cell:
+    """Heuristics for both bandwidths, and no strength: only what is recorded depends on them."""
+    return {"strength": 0.0, "bandwidth": 0.0, "multiple": 1.0, "attention": heuristic(length)}
+
+
+def sweeps(length: int, strength: float, quick: bool) -> dict[str, list[Cell]]:
+    """The settings of each sweep, by what is swept; a quick one keeps three of each."""
+    vanished = heuristic(length)
+    attention = sorted((*ATTENTION, vanished))
+    if quick:
+        attention = [ATTENTION[0], vanished, ATTENTION[-1]]
+    values = {"bandwidth": SIGMAS, "multiple": MULTIPLES, "attention": attention}
+    found = {}
+    for name, numbers in values.items():
+        kept = numbers[:: len(numbers) // 2] if quick and name != "attention" else numbers
+        base = unguided(length) | {"strength": strength}
+        base = base | {"multiple": 0.0} if name == "bandwidth" else base
+        found[name] = [base | {name: value} for value in kept]
+    return found
+
+
+def guidance(setting: Cell, normalize: str) -> sj.Guidance:
+    """SAKE with a setting's bandwidths."""
+    widths = {"bandwidth": 1.0, "attention_bandwidth": setting["attention"]}
+    sake = sj.sake(setting["strength"], normalize=normalize, **widths)
+    return Widths(sake, setting["bandwidth"], setting["multiple"])

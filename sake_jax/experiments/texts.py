@@ -1,0 +1,222 @@
+"""What the experiments with texts share: the methods, and what is measured.
+
+A sample is one text or several parts of one, such as the items of a list. Every method has the
+same number of settings; with one seed, all of them draw with the same noise.
+"""
+
+import dataclasses
+import zlib
+from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+import sake_jax as sj
+from sake_jax.checks import require, whole
+from sake_jax.evaluate import distinct, entropy, load_judge, perplexity, words
+from sake_jax.evaluate.judge import TWINS
+from sake_jax.evaluate.semantic import Encoder, load_encoder, minilm, spread
+from sake_jax.experiments.study import Cell, Found, Study
+from sake_jax.generation.prompts import Prompt
+from sake_jax.samplers.usual import kind_of, usual
+
+HOT, FIRST = 2.0, 0.1
+"""The control's temperature, and for which part of a run."""
+BASELINE, CONTROL = "temperature", "hot start"
+
+
+class Setting(NamedTuple):
+    """How strongly a method guides, and the temperature of the draw."""
+
+    strength: float
+    temperature: float
+
+    @property
+    def name(self) -> str:
+        strength = f"strength {self.strength:g}, " if self.strength else ""
+        return f"{strength}T = {self.temperature:g}"
+
+
+class Method(NamedTuple):
+    """A guidance of a strength, by six settings."""
+
+    guidance: Callable[[float], sj.Guidance]
+    settings: tuple[Setting, ...]
+
+
+def _grid(strengths: Sequence[float], temperatures: Sequence[float]) -> tuple[Setting, ...]:
+    return tuple(Setting(g, t) for g in strengths for t in temperatures)
+
+
+USUAL, HIGH, LOW = (0.7, 1.0, 1.3), (0.9, 1.2, 1.5), (0.5, 0.7, 0.9)
+"""Temperatures that lead to the baseline's perplexities: higher ones for what sharpens."""
+METHODS = {
+    BASELINE: Method(lambda _: sj.identity(), _grid([0], [0.1, 0.4, 0.7, 1.0, 1.3, 1.6])),
+    CONTROL: Method(lambda _: sj.identity(), _grid([0], [0.1, 0.3, 0.5, 0.7, 0.85, 1.0])),
+    "D-CFG": Method(sj.classifier_free, _grid([0.5, 1.5], USUAL)),
+    "SAKE": Method(sj.sake, _grid([0.5, 1.0], HIGH)),
+    "SAKE repulsion": Method(lambda g: sj.sake(g, self_term=0.0), _grid([0.5, 1.0], LOW)),
+    "SAKE across samples": Method(
+        lambda g: sj.sake(g, scope="batch", self_term=0.0), _grid([0.5, 1.0], LOW)
+    ),
+}
+
+
+class Sample(NamedTuple):
+    """What was written."""
+
+    before: str
+    """What the judge reads first."""
+    text: str
+    """What it judges."""
+    parts: list[str]
+    """What is held against itself and others: the text, or its items."""
+
+
+Written = tuple[sj.Generation, list[list[Sample]]]
+"""A generation, and the samples of each prompt."""
+Writer = Callable[[sj.Guidance, sj.Guidance, int], Written]
+"""From guidance, draw and seed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Who writes and who measures."""
+
+    lm: sj.LanguageModel
+    judge: sj.LanguageModel
+    encoder: Encoder | None
+    """Of meanings, if its package is installed."""
+    names: Cell
+    """Of all three, so that a folder never holds what different ones found."""
+
+    @property
+    def title(self) -> str:
+        """Who they are, in a sentence."""
+        writer, judge = (Path(self.names[name]).name for name in ("model", "judge"))
+        return f"Written by {writer}, judged by {judge}."
+
+
+def prepare(model: str | Path, judge: str | Path) -> Bench:
+    """Loads a model and its judge; "auto" is the built-in model's twin, or else SmolLM2."""
+    judge = TWINS.get(str(model), "smollm2") if judge == "auto" else judge
+    lm, critic = sj.load(model), load_judge(judge)
+    encoder = load_encoder() if minilm() else None
+    names = {"model": str(model), "judge": str(judge), "meaning": encoder is not None}
+    weights = {"weights": _checksum(lm), "judge's weights": _checksum(critic)}
+    return Bench(lm, critic, encoder, names | weights)
+
+
+def _checksum(lm: sj.LanguageModel) -> int:
+    return zlib.crc32(np.asarray(lm.params["input"]["rows"][:64]).tobytes())
+
+
+def lines_of(path: str | Path | None, usual: Sequence[str]) -> list[str]:
+    """The lines of a file, but for empty ones; the usual ones without a file."""
+    found = list(usual) if path is None else Path(path).read_text(encoding="utf-8").splitlines()
+    found = [line for line in found if line.strip()]
+    require(found, f"{path} must hold a line of text", "none", "write one")
+    return found
+
+
+def size(name: str, given: int | None, usual: int, at_least: int = 1) -> int:
+    """A size as it was given, or the usual one."""
+    return whole(name, usual if given is None else given, at_least=at_least)
+
+
+def sampler_for(
+    lm: sj.LanguageModel,
+    length: int,
+    guidance: sj.Guidance,
+    draw: sj.Guidance,
+    *,
+    steps: int | None = None,
+    ends: bool = False,
+) -> sj.Sampler:
+    """The sampler of a model's own family, one token a step; in blocks unless `steps` are given.
+
+    Without `ends` no text ends early: short ones would look diverse.
+    """
+    end_id = lm.config.eos_id
+    never = [] if ends or end_id is None else [sj.forbid([end_id])]
+    guidance = sj.chain(*never, guidance)
+    block = length if steps and kind_of(lm) == "masked" else None
+    options = {"guidance": guidance, "draw": draw, "record": "signal"}
+    return usual(lm, length=length, steps=steps, block=block, **options)
+
+
+def generate(
+    lm: sj.LanguageModel,
+    sampler: sj.Sampler,
+    prompts: Sequence[Prompt],
+    samples: int,
+    seed: int,
+    infill: bool = False,
+) -> sj.Generation:
+    """All samples of all prompts, together."""
+    rows, key = samples * len(prompts), jax.random.key(seed)
+    return sj.generate(lm, sampler, prompts, samples=samples, batch=rows, key=key, infill=infill)
+
+
+def measure(study: Study, bench: Bench, write: Writer, seeds: int, quick: bool) -> None:
+    """Measures every setting of every method."""
+    cells = [
+        {"method": method, **setting._asdict(), "seed": seed}
+        for seed in range(seeds)
+        for method in METHODS
+        for setting in settings_of(method, quick)
+    ]
+    study.measure([[cell] for cell in cells], lambda group: [_found(bench, write, group[0])])
+
+
+def settings_of(method: str, quick: bool) -> tuple[Setting, ...]:
+    """All six of a method, or the first and the last."""
+    return METHODS[method].settings[:: 5 if quick else 1]
+
+
+def _found(bench: Bench, write: Writer, cell: Cell) -> Found:
+    heat, method = cell["temperature"], cell["method"]
+    # A schedule for all of them, so that the control is no program of its own.
+    draw = sj.temperature(sj.piecewise({0.0: HOT if method == CONTROL else heat, FIRST: heat}))
+    out, groups = write(METHODS[method].guidance(cell["strength"]), draw, cell["seed"])
+    found = {"perplexity": _perplexity(bench.judge, groups)} | diversities(groups, bench.encoder)
+    if out.info is not None and out.info.signals:
+        busy = np.asarray(out.info.base_entropy) > 0
+        found["correlation"] = float(np.asarray(out.info.signals[0].correlation)[busy].mean())
+    return found | {"example": groups[0][0].text}
+
+
+def _perplexity(judge: sj.LanguageModel, groups: list[list[Sample]]) -> float:
+    samples = list(chain(*groups))
+    return perplexity(judge, [s.text for s in samples], [s.before for s in samples]).value
+
+
+def diversities(groups: list[list[Sample]], encoder: Encoder | None) -> Found:
+    """How much samples repeat themselves and others of their prompt; means over samples, or over
+    prompts."""
+    cut = [[[words(part) for part in sample.parts] for sample in group] for group in groups]
+    each = list(chain(*cut))
+    spoken = [list(chain(*sample)) for sample in each]
+    found = {
+        "inside": float(np.mean([distinct(sample) for sample in each])),
+        "across": float(np.mean([distinct(list(chain(*group))) for group in cut])),
+        "entropy": entropy(spoken),
+        "words": float(np.mean([len(sample) for sample in spoken])),
+    }
+    return found if encoder is None else found | _meanings(groups, encoder)
+
+
+def _meanings(groups: list[list[Sample]], encoder: Encoder) -> Found:
+    """Semantic diversity of the samples of a prompt, and of the parts of a sample."""
+    joined = [[" ".join(sample.parts) for sample in group] for group in groups]
+    parts = [sample.parts for sample in chain(*groups) if len(sample.parts) > 1]
+    different = list(dict.fromkeys(chain(*joined, *parts)))
+    vectors = dict(zip(different, encoder.embed(different), strict=True))
+
+    def mean(sets: list[list[str]]) -> float:
+        return float(np.mean([spread(np.stack([vectors[t] for t in texts])) for texts in sets]))
+
+    return {"meaning": mean(joined)} | ({"meaning inside": mean(parts)} if parts else {})

@@ -1,0 +1,208 @@
+"""What was found of texts: tables, frontiers, and a verdict in words."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from sake_jax.experiments import figures, texts
+from sake_jax.experiments.frontier import at_equal, hypervolume, interval, non_dominated, shown
+from sake_jax.experiments.study import Study, table
+from sake_jax.experiments.texts import BASELINE, CONTROL, FIRST, HOT
+
+Curves = dict[str, np.ndarray]
+"""(settings, seeds, 2) -log perplexity and a diversity, of each method."""
+
+
+def report(
+    study: Study, title: str, about: str, labels: dict[str, str], seeds: int, quick: bool
+) -> None:
+    """Writes table.md and figures; `labels` are what the diversities are called."""
+    rows = study.rows()
+    there = {key: name for key, name in labels.items() if all(key in row for row in rows)}
+    found = {name: curves(study, key, seeds, quick) for key, name in there.items()}
+    for file, keys in {"frontier": ("inside", "across"), "meaning": MEANINGS}.items():
+        panels = {there[key]: found[there[key]] for key in keys if key in there}
+        if panels:
+            _figure(study.folder / f"{file}.png", panels, file)
+    names = {method: [s.name for s in texts.settings_of(method, quick)] for method in texts.METHODS}
+    short = "\n\n".join(verdict(name, each, names) for name, each in found.items())
+    parts = [f"# {title}\n\n{about} {_about(seeds, quick)}", f"## In short\n\n{SHORT}\n\n{short}"]
+    parts += [f"## What was measured\n\n{_values(study, there, seeds, quick)}"]
+    parts += [f"## Against temperature at equal perplexity\n\n{_gains(found, names)}"]
+    parts += [f"## Hypervolume\n\n{_volumes(found)}", f"## Examples\n\n{_examples(study)}"]
+    study.write("table.md", "\n\n".join(parts) + "\n")
+
+
+MEANINGS = ("meaning inside", "meaning")
+FEWEST = 5
+"""Seeds for a verdict: of fewer, all may fall on one side by chance."""
+SHORT = (
+    "On each seed, a method has the setting that gains most on the other seeds; the one that is "
+    "taken most often is named. A method is not comparable if no setting has perplexities that "
+    "the other one has, too, with every seed."
+)
+
+
+def _about(seeds: int, quick: bool) -> str:
+    count = len(texts.settings_of(BASELINE, quick))
+    return (
+        f"{count} settings of each method, {seeds} seeds, the same noise for all of them. "
+        "Means and 95 % bootstrap intervals over seeds. Diversity is of words, entropy in nats, of "
+        "the words of a sample. A strength is SAKE's γ, and D-CFG's less 1. Corr[z, ψ] above 0 "
+        f"sharpens, below 0 flattens. “{CONTROL}” is a control: T = {HOT:g} for {FIRST:.0%} of the "
+        "steps, then T."
+    )
+
+
+def curves(study: Study, key: str, seeds: int, quick: bool) -> Curves:
+    """-log perplexity and a diversity of each method, setting and seed."""
+
+    def pair(method: str, setting: texts.Setting, seed: int) -> tuple[float, float]:
+        (row,) = study.rows(method=method, seed=seed, **setting._asdict())
+        return -np.log(row["perplexity"]), row[key]
+
+    return {
+        method: np.asarray(
+            [
+                [pair(method, s, seed) for seed in range(seeds)]
+                for s in texts.settings_of(method, quick)
+            ]
+        )
+        for method in texts.METHODS
+    }
+
+
+def gains(found: Curves, method: str, baseline: str = BASELINE) -> np.ndarray:
+    """(settings, seeds) diversity above a baseline's at equal perplexity; not a number where the
+    baseline has no such perplexity."""
+    base, own = found[baseline], found[method]
+    each = []
+    for seed in range(own.shape[1]):
+        quality, diversity = own[:, seed].T
+        low, high = base[:, seed, 0].min(), base[:, seed, 0].max()
+        gained = diversity - at_equal(base[:, seed], quality)
+        each.append(np.where((quality >= low) & (quality <= high), gained, np.nan))
+    return np.stack(each, axis=1)
+
+
+def held_out(gained: np.ndarray) -> tuple[int, np.ndarray] | None:
+    """(seeds,) what the setting that gains most on all other seeds gains on each; and the setting
+    that is chosen most. Of settings that have the baseline's perplexities with every seed."""
+    inside, seeds = ~np.isnan(gained).any(axis=1), gained.shape[1]
+    if seeds < 2 or not inside.any():
+        return None
+    others = [np.delete(gained, seed, axis=1).mean(axis=1) for seed in range(seeds)]
+    best = [int(np.argmax(np.where(inside, means, -np.inf))) for means in others]
+    return int(np.bincount(best).argmax()), gained[best, np.arange(seeds)]
+
+
+def verdict(name: str, found: Curves, names: dict[str, list[str]]) -> str:
+    """Which methods beat temperature and the control, and who is where on the frontier."""
+    against = [
+        f"Against “{baseline}”: {_against(found, names, baseline)}."
+        for baseline in (BASELINE, CONTROL)
+    ]
+    return f"**{name}** at equal perplexity. {' '.join(against)} {_where(found)}"
+
+
+def _against(found: Curves, names: dict[str, list[str]], baseline: str) -> str:
+    sides: dict[str, list[str]] = {}
+    for method in names:
+        if method not in (BASELINE, baseline):
+            side, gained = _side(held_out(gains(found, method, baseline)), names[method])
+            sides.setdefault(side, []).append(f"{method}{gained}")
+    return "; ".join(f"{side}: {', '.join(members)}" for side, members in sorted(sides.items()))
+
+
+def _side(best: tuple[int, np.ndarray] | None, names: list[str]) -> tuple[str, str]:
+    if best is None:
+        return "not comparable", ""
+    at, gained = best
+    by = f" (by {told(gained, 'gain')} at {names[at]})"
+    low, high = interval(gained)
+    if len(gained) < FEWEST:
+        return "too few seeds to tell", by
+    return ("above" if low > 0 else "below" if high < 0 else "no difference shown"), by
+
+
+def _where(found: Curves) -> str:
+    """The methods that no other beats, from low perplexities to high ones."""
+    methods = [method for method, own in found.items() for _ in own]
+    points = np.concatenate([own.mean(axis=1) for own in found.values()])
+    best, order = non_dominated(points), np.argsort(-points[:, 0], kind="stable")
+    runs = []
+    for method, run in groupby(order[best[order]], key=lambda at: methods[at]):
+        reached = [f"{np.exp(-points[at, 0]):.1f}" for at in run]
+        runs.append(f"{method} at {' to '.join(dict.fromkeys([reached[0], reached[-1]]))}")
+    return f"Best in the means of all seeds, by rising perplexity: {', '.join(runs)}."
+
+
+def _values(study: Study, there: dict[str, str], seeds: int, quick: bool) -> str:
+    columns = {"perplexity": "perplexity"} | there | {"entropy": "entropy", "words": "words"}
+    columns["correlation"] = "Corr[z, ψ]"
+    lines = [["", "", *columns.values()]]
+    for method in texts.METHODS:
+        for setting in texts.settings_of(method, quick):
+            rows = study.rows(method=method, **setting._asdict())
+            rows = [row for row in rows if row["seed"] < seeds]
+            cells = [told([row[key] for row in rows if key in row], key) for key in columns]
+            lines.append([method, setting.name, *cells])
+    return table(lines)
+
+
+def told(runs: Sequence[float] | np.ndarray, key: str = "") -> str:
+    """A mean and its interval; nothing where there are no runs, or where some are no numbers."""
+    if len(runs) == 0 or not np.isfinite(runs).all():
+        return ""
+    return shown(runs, {"perplexity": ".2f", "words": ".1f", "gain": "+.3f"}.get(key, ".3f"))
+
+
+def _gains(found: dict[str, Curves], names: dict[str, list[str]]) -> str:
+    lines = [["", "", *found]]
+    for method, settings in names.items():
+        if method != BASELINE:
+            each = [gains(curve, method) for curve in found.values()]
+            lines += [
+                [method, setting, *(told(gained[at], "gain") for gained in each)]
+                for at, setting in enumerate(settings)
+            ]
+    about = "By straight lines between temperature's settings, seed by seed; empty where a seed's "
+    return f"{about}perplexity is outside of theirs.\n\n{table(lines)}"
+
+
+def _volumes(found: dict[str, Curves]) -> str:
+    base = next(iter(found.values()))[BASELINE][..., 0].mean(axis=1)
+    worst = float(base.min())
+    lines = [["", *found]]
+    for method in texts.METHODS:
+        each = [np.moveaxis(curve[method], 1, 0) for curve in found.values()]
+        volumes = [[hypervolume(run, (worst, 0.0)) for run in runs] for runs in each]
+        lines.append([method, *map(told, volumes)])
+    about = "Of -log perplexity above a reference, times diversity; the reference is temperature's "
+    return f"{about}highest mean perplexity, {np.exp(-worst):.1f}.\n\n{table(lines)}"
+
+
+def _examples(study: Study) -> str:
+    """The first text of each method's first and last settings."""
+    lines = [["", "", "the first text of the first seed"]]
+    for method in texts.METHODS:
+        for setting in texts.settings_of(method, True):
+            (row,) = study.rows(method=method, seed=0, **setting._asdict())
+            lines.append([method, setting.name, " ".join(row["example"].replace("|", "/").split())])
+    return table(lines)
+
+
+def _figure(path: Path, panels: dict[str, Curves], file: str) -> None:
+    """Perplexity against diversity, each method's settings by rising perplexity."""
+
+    def ordered(own: np.ndarray) -> np.ndarray:
+        points = np.stack([np.exp(-own[..., 0]), own[..., 1]], axis=-1)
+        return points[np.argsort(points[..., 0].mean(axis=1))]
+
+    drawn = {
+        title: {m: ordered(own) for m, own in found.items()} for title, found in panels.items()
+    }
+    up = "distinct-2" if file == "frontier" else "mean of 1 - cosine"
+    figures.trade_off(path, drawn, across="perplexity", up=up, log=True)
