@@ -129,7 +129,8 @@ def _about(seeds: int, sizes: dict[str, int]) -> str:
         f"# Mixtures of Gaussians\n\n{sizes['particles']:,} particles from one mode, "
         f"{sizes['steps']} steps, {seeds} seeds. Means and 95 % bootstrap intervals over seeds. "
         "“Gain” is coverage above temperature's at equal density, by straight lines between its "
-        "settings; where guidance is off at last, above temperatures that are 1 at last."
+        "settings; where guidance is off at last, above temperatures that are 1 at last. Those "
+        "have nearly one density, so that lines between them mean little: see the hypervolumes."
     )
 
 
