@@ -5,10 +5,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from sake_jax.core import precise
 from sake_jax.models.config import NetworkConfig
 from sake_jax.models.layers import Linear, RMSNorm
 from sake_jax.node import Node
+from sake_jax.precision import precise
 from sake_jax.typing import Leaf
 
 

@@ -10,12 +10,13 @@ from flax import struct
 from jax import Array
 
 from sake_jax.checks import require
-from sake_jax.core import Tables, View, product
+from sake_jax.core import Tables, View
 from sake_jax.models import network
 from sake_jax.models.attention import Memory
 from sake_jax.models.config import NetworkConfig
 from sake_jax.models.page import Page, Work, whole
 from sake_jax.node import Node
+from sake_jax.precision import product
 from sake_jax.typing import Features, Leaf, Logits, Params, Rows
 
 CLEANEST = 1e-3

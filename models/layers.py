@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from sake_jax.core import precise, product
+from sake_jax.precision import precise, product
 
 Axes = tuple[str | None, ...]
 

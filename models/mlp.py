@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from sake_jax.core import precise, wide
 from sake_jax.models.config import TransformerConfig
 from sake_jax.models.layers import Linear, constant, parameter
+from sake_jax.precision import precise, wide
 
 
 class GatedMLP(nnx.Module):

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
-from sake_jax.core import LOWEST, precise
+from sake_jax.core import LOWEST
+from sake_jax.precision import precise
 from sake_jax.typing import Flags, Key, Logits, PerPosition, PerRow, Tokens, WindowTokens
 
 Times = PerRow | Float[Array, "B W"]

@@ -3,11 +3,11 @@
 import jax.numpy as jnp
 
 import sake_jax as sj
-from sake_jax.core import precise
 from sake_jax.experiments.study import Cell
 from sake_jax.guidance.diversity import Diversity
 from sake_jax.guidance.groups import group
 from sake_jax.guidance.kernels import median
+from sake_jax.precision import precise
 from sake_jax.typing import Number, PerRow
 
 SIGMAS = (2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 120.0)

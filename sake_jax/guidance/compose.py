@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from sake_jax.checks import number, require
-from sake_jax.core import Context, Guidance, precise, product
+from sake_jax.core import Context, Guidance
 from sake_jax.node import Node
+from sake_jax.precision import precise, product
 from sake_jax.typing import GuidanceState, Logits, Number, Rows
 
 

@@ -1,11 +1,11 @@
-"""The helpers beside the nouns."""
+"""Products of narrow numbers, and their gradients."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sake_jax.core import product
+from sake_jax.precision import product
 
 SHAPES = {
     "bwd,vd->bwv": ((2, 3, 8), (5, 8)),
