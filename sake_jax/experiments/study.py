@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sake_jax.checks import require
+from sake_jax.journal import Journal
 
 Cell = dict[str, Any]
 """What is measured: names, numbers and a seed, as JSON has them."""
@@ -31,16 +31,9 @@ class Study:
     def __init__(self, folder: str | Path, settings: Cell, progress: bool = True):
         """Begins a folder, or goes on with one that has the same settings."""
         self.folder, self.progress = Path(folder), progress
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path, mine = self.folder / "settings.json", json.loads(json.dumps(settings))
-        if path.exists():
-            theirs = json.loads(path.read_text())
-            rule = f"{folder} must be new or hold the same experiment"
-            require(theirs == mine, rule, theirs, "choose another folder")
-        else:
-            path.write_text(json.dumps(mine, indent=1))
-        self.path = self.folder / "results.jsonl"
-        self.found = self._read()
+        self.journal = Journal(folder, settings, "results.jsonl")
+        lines = self.journal.lines()
+        self.found = {_name(line["cell"]): line["cell"] | line["found"] for line in lines}
 
     def measure(
         self, groups: Sequence[Sequence[Cell]], measured: Callable[[list[Cell]], list[Found]]
@@ -75,19 +68,7 @@ class Study:
 
     def _append(self, cell: Cell, found: Found) -> None:
         self.found[_name(cell)] = cell | found
-        with self.path.open("a") as file:
-            file.write(json.dumps({"cell": cell, "found": found}) + "\n")
-
-    def _read(self) -> dict[str, dict[str, Any]]:
-        """All whole lines; one that was cut short is taken away."""
-        if not self.path.exists():
-            return {}
-        content = self.path.read_text()
-        whole = content[: content.rfind("\n") + 1]
-        if whole != content:
-            self.path.write_text(whole)
-        lines = [json.loads(line) for line in whole.splitlines()]
-        return {_name(line["cell"]): line["cell"] | line["found"] for line in lines}
+        self.journal.append([{"cell": cell, "found": found}])
 
     def _bar(self) -> Progress:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

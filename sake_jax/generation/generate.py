@@ -1,6 +1,7 @@
 """The loop over batches, and what becomes of each row."""
 
 import contextlib
+import dataclasses
 import json
 import zlib
 from collections.abc import Callable, Sequence
@@ -17,8 +18,9 @@ from sake_jax.core import Canvas
 from sake_jax.generation.batch import pairs, rows_of, run_batch
 from sake_jax.generation.ending import Ending, checked
 from sake_jax.generation.prompts import Prompt, batches, canvas_for, check_context, encode
-from sake_jax.generation.result import Generation, Journal, Row, differences
+from sake_jax.generation.result import Generation, Row, finished
 from sake_jax.generation.stack import record, stack
+from sake_jax.journal import Journal, differences
 from sake_jax.models import LanguageModel
 from sake_jax.samplers.step import Sampler
 from sake_jax.settings import describe, rebuild
@@ -108,8 +110,8 @@ def generate(
         "trajectory": trajectory,
     }
     settings = _settings(lm, sampler, key, options, strict=save is not None)
-    journal = Journal(Path(save), settings) if save is not None else None
-    done = journal.rows() if journal else {}
+    journal = Journal(save, settings) if save is not None else None
+    done = finished(journal) if journal else {}
 
     ending = Ending(lm, stop, stop_at_end, infill)
     work = batches([len(p) for p in ids], _missing(len(ids), samples, done, sampler), batch)
@@ -124,7 +126,7 @@ def generate(
             kept = record(trip, canvas)
             seen |= {(p, s): (kept, at) for at, p, s in pairs(part)}
             if journal:
-                journal.append(rows)
+                journal.append(dataclasses.asdict(row) for row in rows)
             if bad:
                 raise NotFinite(_complaint(bad, sampler.plan.steps), _in_order(done))
     order = [(p, s) for p in range(len(ids)) for s in range(samples)]

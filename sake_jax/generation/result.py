@@ -1,14 +1,13 @@
 """What a generation gives back, row by row and as arrays."""
 
 import dataclasses
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sake_jax.core import Info
+from sake_jax.journal import Journal, Line, wrong_line
 
 ENDINGS = ("length", "token", "string")
 """Why a row ended: all columns are written, an end token, a stop string."""
@@ -78,9 +77,10 @@ class Generation:
 
     def save(self, folder: str | Path) -> Path:
         """Writes settings.json and rows.jsonl, as `generate(..., save=folder)` does."""
-        journal = Journal(Path(folder), self.settings)
-        done = journal.rows()
-        journal.append([row for row in self.rows if (row.prompt, row.sample) not in done])
+        journal = Journal(folder, self.settings)
+        done = finished(journal)
+        new = (row for row in self.rows if (row.prompt, row.sample) not in done)
+        journal.append(dataclasses.asdict(row) for row in new)
         return Path(folder)
 
     def _array(self, name: str, dtype: Any) -> np.ndarray:
@@ -88,61 +88,17 @@ class Generation:
         return flat.reshape(-1, self.samples, flat.shape[-1])
 
 
-class Journal:
-    """A folder with the settings of a run and the rows it has finished."""
-
-    def __init__(self, folder: Path, settings: dict[str, Any]):
-        """Begins a folder, or goes on with one that has the same settings."""
-        self.path = folder / "rows.jsonl"
-        written = folder / "settings.json"
-        text = json.dumps(settings, indent=1)
-        if written.exists():
-            before = json.loads(written.read_text())
-            if (changed := differences(before, json.loads(text))) != []:
-                raise ValueError(
-                    f"{folder} must be new or hold a run with the same settings, got other "
-                    f"{', '.join(changed[:5])}; choose another folder, or repeat that run."
-                )
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = written.with_suffix(".partial")
-        partial.write_text(text)
-        partial.replace(written)
-
-    def rows(self) -> dict[tuple[int, int], Row]:
-        """The finished rows. A line that was cut short is taken away: its row is drawn again."""
-        if not self.path.exists():
-            return {}
-        content = self.path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            with self.path.open("r+b") as file:
-                file.truncate(len(whole))
-        found = [self._row(number, line) for number, line in enumerate(whole.splitlines(), 1)]
-        return {(row.prompt, row.sample): row for row in found}
-
-    def _row(self, number: int, line: bytes) -> Row:
-        try:
-            return Row(**json.loads(line))
-        except (ValueError, TypeError) as error:
-            rule = f"line {number} of {self.path} must be a row of ours"
-            raise ValueError(f"{rule}, got {error}; take it out: it is drawn again.") from error
-
-    def append(self, rows: Sequence[Row]) -> None:
-        """Adds finished rows in one write."""
-        lines = "".join(json.dumps(dataclasses.asdict(row)) + "\n" for row in rows)
-        with self.path.open("ab") as file:
-            file.write(lines.encode())
-            file.flush()
+def finished(journal: Journal) -> dict[tuple[int, int], Row]:
+    """The rows of an interrupted run."""
+    rows = [_row(journal, at, line) for at, line in enumerate(journal.lines(), 1)]
+    return {(row.prompt, row.sample): row for row in rows}
 
 
-def differences(before: Any, now: Any, name: str = "") -> list[str]:
-    """Where two trees of JSON differ; neither versions nor the size of a batch matter."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        keys = sorted((before.keys() | now.keys()) - {"versions", "batch"})
-        parts = [differences(before.get(k), now.get(k), f"{name}.{k}".strip(".")) for k in keys]
-        return [part for found in parts for part in found]
-    return [] if before == now else [name]
+def _row(journal: Journal, number: int, line: Line) -> Row:
+    try:
+        return Row(**line)
+    except TypeError as error:
+        raise wrong_line(journal.path, number, error) from error
 
 
 def _grouped(values: list, samples: int) -> list[list]:

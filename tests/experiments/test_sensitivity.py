@@ -70,7 +70,7 @@ def test_options_and_going_on(study, tmp_path, monkeypatch):
     assert drawn == [0]
     timeless = lambda study: [row | {"seconds": 0} for row in study.rows()]  # noqa: E731
     assert timeless(again) == timeless(other)
-    with pytest.raises(ValueError, match="must be new or hold the same experiment"):
+    with pytest.raises(ValueError, match="must be new or hold a run with the same"):
         sensitivity.sensitivity(tmp_path, quick=True, seeds=1, **SMALL)
 
 

@@ -100,7 +100,7 @@ def test_the_report(study):
 
 def test_goes_on_and_refuses_other_settings(study, judge, prompts, monkeypatch):
     last, report = list(study.found.values())[-1], (study.folder / "table.md").read_text()
-    study.path.write_text("\n".join(study.path.read_text().splitlines()[:-1]) + "\n")
+    study.journal.path.write_text("\n".join(study.journal.path.read_text().splitlines()[:-1]) + "\n")
     drawn = []
     real = texts.generate
     monkeypatch.setattr(texts, "generate", lambda *a, **k: drawn.append(a) or real(*a, **k))
@@ -109,7 +109,7 @@ def test_goes_on_and_refuses_other_settings(study, judge, prompts, monkeypatch):
     now = list(again.found.values())[-1]
     assert now | {"seconds": 0} == last | {"seconds": 0}
     assert (study.folder / "table.md").read_text() == report
-    with pytest.raises(ValueError, match="must be new or hold the same experiment"):
+    with pytest.raises(ValueError, match="must be new or hold a run with the same"):
         story(study.folder, judge=judge, prompts=prompts, **SMALL | {"length": 16})
 
 

@@ -40,7 +40,7 @@ def test_goes_on_after_an_error_and_after_a_line_that_was_cut(tmp_path):
     study = begin(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         study.measure([CELLS[:2], CELLS[2:]], broken)
-    with study.path.open("a") as file:
+    with study.journal.path.open("a") as file:
         file.write('{"cell": {"x": 2, "se')
     again = begin(tmp_path)
     assert len(again.rows()) == 2
@@ -50,7 +50,7 @@ def test_goes_on_after_an_error_and_after_a_line_that_was_cut(tmp_path):
 
 def test_another_experiments_folder_is_refused(tmp_path):
     begin(tmp_path)
-    with pytest.raises(ValueError, match="must be new or hold the same experiment"):
+    with pytest.raises(ValueError, match="must be new or hold a run with the same"):
         Study(tmp_path, {"experiment": "cubes"})
 
 
