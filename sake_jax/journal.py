@@ -1,11 +1,13 @@
 """A folder that an interrupted run goes on in: its settings, and a line for all it has finished."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 Line = dict[str, Any]
+UNIMPORTANT = ("versions", "options.batch")
+"""Settings that may change from one part of a run to the next: its texts do not depend on them."""
 
 
 class Journal:
@@ -75,10 +77,12 @@ def wrong_line(path: Path, number: int, error: Exception) -> ValueError:
     return ValueError(f"{rule}, got {error}; take it out: it is made again.")
 
 
-def differences(before: Any, now: Any, name: str = "") -> Sequence[str]:
-    """Where two trees of JSON differ; neither versions nor the size of a batch matter."""
+def differences(before: Any, now: Any, name: str = "") -> list[str]:
+    """Where two trees of JSON differ in what matters."""
+    if name in UNIMPORTANT or before == now:
+        return []
     if isinstance(before, dict) and isinstance(now, dict):
-        keys = sorted((before.keys() | now.keys()) - {"versions", "batch"})
+        keys = sorted(before.keys() | now.keys())
         parts = [differences(before.get(k), now.get(k), f"{name}.{k}".strip(".")) for k in keys]
         return [part for found in parts for part in found]
-    return [] if before == now else [name]
+    return [name]
