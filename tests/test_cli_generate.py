@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 import sake_jax as sj
 from sake_jax import cli
 from sake_jax.cli.generate import asked
-from sake_jax.cli.request import Request
 from sake_jax.cli.screen import NOISE, Screen
+from sake_jax.samplers.request import Request
 
 SMALL = ("--length", "8", "--samples", "2")
 
@@ -107,8 +107,8 @@ def test_a_stop_string_ends_a_text():
         (["x", "--show", "--json"], "--show draws, --json does not"),
         (["x", "--file", "y"], "give a prompt or --file"),
         (["--file", "/nowhere/prompts.txt"], "No such file"),
-        (["x", "--sampler", "ancestral", "--cache", "dual"], "--cache is for masked decoding"),
-        (["x", "--sampler", "ancestral", "--block", "8"], "--block is for masked decoding"),
+        (["x", "--sampler", "ancestral", "--cache", "dual"], "cache is for masked decoding"),
+        (["x", "--sampler", "ancestral", "--block", "8"], "block is for masked decoding"),
         (["x", "--sampler", "block"], "block needs a model of block diffusion"),
         (["x", "--compare", "--judge", "tinystories"], "must be a causal model"),
         (["x", "--mesh", "8"], "mesh must name axes"),
@@ -157,7 +157,7 @@ def test_families_have_their_own_samplers():
     assert request(length=2 * size).build(lm).plan == sj.block(lm, length=2 * size).plan
     stepwise = request(length=2 * size, steps=4).build(lm)
     assert stepwise.plan.steps == 4
-    with pytest.raises(ValueError, match="--block is for masked decoding"):
+    with pytest.raises(ValueError, match="block is for masked decoding"):
         request(block=4).build(lm)
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sake_jax.cli import checkpoints, experiment, generate, train
+from sake_jax.cli import checkpoints, evaluate, experiment, generate, train
 
 DISTRIBUTION = "sake-jax"
 
@@ -31,13 +31,14 @@ def _print_version(wanted: bool) -> bool:
 
 
 app.add_typer(checkpoints.app)
+app.add_typer(evaluate.app)
 app.add_typer(experiment.app)
 app.add_typer(generate.app)
 app.add_typer(train.app)
 
 
 @app.callback()
-def options(
+def program(
     version: Annotated[
         bool,
         typer.Option(

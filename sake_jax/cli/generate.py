@@ -14,14 +14,15 @@ from rich.console import Console
 
 import sake_jax as sj
 from sake_jax.checks import require
+from sake_jax.cli import options
 from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
-from sake_jax.cli.request import Request
 from sake_jax.cli.screen import Screen, comparison, listing
 from sake_jax.evaluate import distinct, distinct_within, entropy, load_judge, perplexity, words
 from sake_jax.evaluate.judge import usual_judge
 from sake_jax.generation import Generation
 from sake_jax.generation.prompts import Prompt, as_chat, has_chat
 from sake_jax.models import LanguageModel
+from sake_jax.samplers.request import Request
 
 app = typer.Typer()
 
@@ -43,39 +44,20 @@ def generate(
         str | None, typer.Argument(help="The beginning of the text; standard input without one.")
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Prompts, one on each line.")] = None,
-    model: Annotated[
-        str, typer.Option(help="'tinystories', a folder, a converted checkpoint, or a hub name.")
-    ] = "tinystories",
+    model: options.Model = "tinystories",
     samples: Annotated[int, typer.Option(min=1, help="Texts for each prompt.")] = 8,
-    guidance: Annotated[
-        str,
-        typer.Option(
-            help="'sake': a text repeats itself less; 'spread': the texts of a prompt differ more; "
-            "'cfg': closer to the prompt; 'none'; or some of them, as in 'sake+spread'."
-        ),
-    ] = "sake",
-    strength: Annotated[float, typer.Option(help="Of the guidance; 0 is none.")] = 1.0,
-    temperature: Annotated[float, typer.Option(min=0, help="Of the draw; 0 is greedy.")] = 0.7,
-    top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens, of this mass.")] = 1,
-    length: Annotated[int, typer.Option(min=1, help="Tokens to write.")] = 64,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Evaluations of the network; one a token by default.")
-    ] = None,
-    block: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Tokens of a block; blocks are written left to right. 32 if that "
-            "divides the length.",
-        ),
-    ] = None,
-    sampler: Annotated[
-        str, typer.Option(help="'masked', 'ancestral' or 'block'; by the model's family if 'auto'.")
-    ] = "auto",
-    cache: Annotated[
-        str, typer.Option(help="'none', 'prefix' or 'dual': faster, an approximation.")
-    ] = "none",
-    seed: Annotated[int, typer.Option(min=0, help="The same seed writes the same texts.")] = 0,
+    guidance: options.Guidance = "sake",
+    strength: options.Strength = 1.0,
+    temperature: options.Temperature = 0.7,
+    top_p: options.TopP = 1.0,
+    bandwidth: options.Bandwidth = None,
+    attention_bandwidth: options.AttentionBandwidth = None,
+    length: options.Length = 64,
+    steps: options.Steps = None,
+    block: options.Block = None,
+    sampler: options.Sampler = "auto",
+    cache: options.Cache = "none",
+    seed: options.Seed = 0,
     stop: Annotated[list[str] | None, typer.Option(help="A string that ends a text.")] = None,
     chat: Annotated[
         bool | None,
@@ -96,11 +78,9 @@ def generate(
     save: Annotated[
         Path | None, typer.Option(help="A folder for the texts; an interrupted run goes on there.")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Texts that are written together.")] = 32,
-    dtype: Annotated[
-        str | None, typer.Option(help="float32, bfloat16 or int8; as stored by default.")
-    ] = None,
-    mesh: Annotated[str | None, typer.Option(help="Devices, such as 'tensor=8'.")] = None,
+    batch: options.Batch = 32,
+    dtype: options.Dtype = None,
+    mesh: options.Mesh = None,
 ) -> None:
     """Write texts with a diffusion language model, made diverse by guidance.
 
@@ -110,8 +90,19 @@ def generate(
     with plain_errors():
         prompts = _prompts(prompt, file)
         require(not (show and as_json), "--show draws, --json does not", "both", "choose one")
-        request = Request(
-            guidance, strength, temperature, top_p, length, steps, block, sampler, cache
+        request = options.requested(
+            Request(),
+            guidance=guidance,
+            strength=strength,
+            temperature=temperature,
+            top_p=top_p,
+            length=length,
+            steps=steps,
+            block=block,
+            sampler=sampler,
+            cache=cache,
+            bandwidth=bandwidth,
+            attention_bandwidth=attention_bandwidth,
         )
         variants = [request.unguided, request] if compare else [request]
         rule, remedy = "--compare needs a guidance to compare with none", "choose one"

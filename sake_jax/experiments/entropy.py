@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 
 import sake_jax as sj
-from sake_jax.experiments import figures
+from sake_jax import figures
 from sake_jax.experiments.frontier import interval, shown
 from sake_jax.experiments.samples import Writer
-from sake_jax.experiments.study import Cell, Found, Study, table
+from sake_jax.experiments.study import Cell, Found, Study
 from sake_jax.experiments.watching import Watched, agreement, modulation, watched
+from sake_jax.tables import table
 
 STRENGTHS = (0.05, 0.25, 1.0)
 """From small to usual."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sake_jax.checks import require
+from sake_jax.evaluate.estimate import estimate
 
 
 def non_dominated(points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
@@ -44,12 +45,8 @@ def interval(
 
     Of few runs it is too narrow: a resample holds no values that were not seen.
     """
-    runs = np.asarray(runs, float)
-    require(runs.size > 0, "an interval needs runs", 0, "give at least one")
-    some = np.random.default_rng(seed).integers(0, len(runs), (draws, len(runs)))
-    tail = (1 - level) / 2
-    low, high = np.quantile(runs[some].mean(axis=1), [tail, 1 - tail])
-    return float(low), float(high)
+    _, low, high = estimate(runs, level=level, draws=draws, seed=seed)
+    return low, high
 
 
 def shown(runs: Sequence[float] | np.ndarray, form: str = ".3f") -> str:

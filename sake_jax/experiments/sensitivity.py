@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from sake_jax.experiments import figures
+from sake_jax import figures
 from sake_jax.experiments.bandwidths import SYMBOLS, guidance, sweeps, unguided
 from sake_jax.experiments.frontier import interval, shown
 from sake_jax.experiments.samples import MEASURES, Writer, busy
-from sake_jax.experiments.study import Cell, Found, Study, table
+from sake_jax.experiments.study import Cell, Found, Study
+from sake_jax.tables import table
 
 SHOWN = {"perplexity": ("perplexity",), "distinct-2": ("within", "across")}
 """The figure's rows."""

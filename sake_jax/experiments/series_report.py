@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from sake_jax.experiments import figures
+from sake_jax import figures
 from sake_jax.experiments.frontier import hypervolume, interval, non_dominated, shown
 from sake_jax.experiments.series_methods import ORDERS
-from sake_jax.experiments.study import Study, table
+from sake_jax.experiments.study import Study
+from sake_jax.tables import table
 
 BASELINES = ("temperature", "top-p", "two phases")
 LITERAL = "paper-literal"

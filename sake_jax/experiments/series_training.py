@@ -14,10 +14,9 @@ import numpy as np
 import optax
 from jax import Array
 from optax.contrib import MuonDimensionNumbers, muon
-from rich.console import Console
-from rich.progress import Progress
 
 from sake_jax.experiments.series import MASK_ID, SHIFT, Config, Weights, draw, features, init, tie
+from sake_jax.progress import bar
 from sake_jax.typing import Key, Tokens
 
 STEPS, BATCH, CHUNK = 2400, 128, 50
@@ -84,12 +83,10 @@ def train(
     key_init, key_steps = jax.random.split(jax.random.key(seed))
     params, optimizer = init(config, key_init), _optimizer(steps)
     carry, keys = (params, optimizer.init(params)), jax.random.split(key_steps, steps)
-    with Progress(console=Console(stderr=True), disable=not progress) as bar:
-        task = bar.add_task("train", total=steps)
+    with bar("train", steps, progress) as advance:
         for start in range(0, steps, CHUNK):
             carry, values = run(carry, keys[start : start + CHUNK])
-            label = f"train, loss {float(values.mean()):.3f}"
-            bar.update(task, advance=len(values), description=label)
+            advance(len(values))
     return tie(config, carry[0])
 
 

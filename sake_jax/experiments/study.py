@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from sake_jax.journal import Journal
+from sake_jax.progress import bar
 
 Cell = dict[str, Any]
 """What is measured: names, numbers and a seed, as JSON has them."""
@@ -45,15 +43,14 @@ class Study:
         """
         groups = [[cell for cell in group if _name(cell) not in self.found] for group in groups]
         groups = [group for group in groups if group]
-        with self._bar() as bar:
-            task = bar.add_task(self.folder.name, total=sum(map(len, groups)))
+        with bar(self.folder.name, sum(map(len, groups)), self.progress) as advance:
             for group in groups:
                 begun = time.perf_counter()
                 found = measured(group)
                 seconds = (time.perf_counter() - begun) / len(group)
                 for cell, each in zip(group, found, strict=True):
                     self._append(cell, each | {"seconds": round(seconds, 3)})
-                bar.advance(task, len(group))
+                advance(len(group))
 
     def rows(self, **chosen: Any) -> list[dict[str, Any]]:
         """Cells with what was found of them, of those that have these values."""
@@ -70,27 +67,6 @@ class Study:
         self.found[_name(cell)] = cell | found
         self.journal.append([{"cell": cell, "found": found}])
 
-    def _bar(self) -> Progress:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        console = Console(stderr=True)
-        return Progress(*columns, TimeRemainingColumn(), console=console, disable=not self.progress)
-
 
 def _name(cell: Cell) -> str:
     return json.dumps(cell, sort_keys=True)
-
-
-def table(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of cells as a Markdown table, the first of them as its head.
-
-    >>> print(table([["", "x"], ["a", "1"]]))
-    | | x |
-    |---|---|
-    | a | 1 |
-    """
-    first, *others = (_line(line) for line in lines)
-    return "\n".join([first, "|" + "---|" * len(lines[0]), *others])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"

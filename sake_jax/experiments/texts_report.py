@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sake_jax.experiments import figures, texts
+from sake_jax import figures
+from sake_jax.experiments import texts
 from sake_jax.experiments.frontier import at_equal, hypervolume, interval, non_dominated, shown
-from sake_jax.experiments.study import Study, table
+from sake_jax.experiments.study import Study
 from sake_jax.experiments.texts import BASELINE, CONTROL, FIRST, HOT
+from sake_jax.tables import table
 
 Curves = dict[str, np.ndarray]
 """(settings, seeds, 2) -log perplexity and a diversity, of each method."""

@@ -1,6 +1,5 @@
 """The loop over batches, and what becomes of each row."""
 
-import contextlib
 import dataclasses
 import json
 import zlib
@@ -22,6 +21,7 @@ from sake_jax.generation.result import Generation, Row, finished
 from sake_jax.generation.stack import record, stack
 from sake_jax.journal import Journal, differences
 from sake_jax.models import LanguageModel
+from sake_jax.progress import bar
 from sake_jax.samplers.step import Sampler
 from sake_jax.settings import describe, rebuild
 from sake_jax.typing import Key
@@ -116,7 +116,7 @@ def generate(
     ending = Ending(lm, stop, stop_at_end, infill)
     work = batches([len(p) for p in ids], _missing(len(ids), samples, done, sampler), batch)
     seen = {}
-    with _bar(progress, len(work) * sampler.plan.steps) as advance:
+    with bar("generating", len(work) * sampler.plan.steps, progress) as advance:
         for part in work:
             canvas = canvas_for(lm, ids, part, length, names=names, infill=infill, cond=cond)
             often = progress or bool(ending.strings)
@@ -153,7 +153,7 @@ def replay(
         require(model["folder"], rule, None, remedy)
         lm = load(model["folder"], dtype=model["dtype"])
     theirs = {name: part for name, part in model.items() if name != "folder"}
-    changed = differences(theirs, json.loads(json.dumps(_identity(lm))))
+    changed = differences(theirs, json.loads(json.dumps(identity(lm))))
     require(not changed, "the model must be the one that was saved", changed, "load that model")
     sampler = rebuild(found["sampler"], trusted)
     return generate(lm, sampler, key=rebuild(found["key"]), **found["options"])
@@ -200,7 +200,7 @@ def _settings(lm: LanguageModel, sampler: Sampler, key, options: dict, strict: b
     names = ("sake-jax", "jax", "flax")
     folder = None if lm.folder is None else str(lm.folder.resolve())
     settings = {
-        "model": {"folder": folder} | _identity(lm),
+        "model": {"folder": folder} | identity(lm),
         "key": describe(key, "key"),
         "options": options,
         "versions": {name: version(name) for name in names},
@@ -213,7 +213,7 @@ def _settings(lm: LanguageModel, sampler: Sampler, key, options: dict, strict: b
         return settings | {"incomplete": str(error)}
 
 
-def _identity(lm: LanguageModel) -> dict:
+def identity(lm: LanguageModel) -> dict:
     """What tells a model from others: its config, its dtype, and some of its numbers."""
     first = [np.asarray(leaf.reshape(-1)[:64]).tobytes() for leaf in jax.tree.leaves(lm.params)]
     quantized = lm.config.network.quantized
@@ -242,14 +242,3 @@ def _labels(lm: LanguageModel, cond: Sequence[int] | None, count: int) -> list[i
     rule, remedy = "cond must have one entry for each prompt", f"give {count}"
     require(len(cond) == count, rule, cond, remedy)
     return [whole("a label", label, at_least=0, at_most=classes) for label in cond]
-
-
-@contextlib.contextmanager
-def _bar(shown: bool, total: int):
-    """A progress bar, or nothing; gives the function that moves it on."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(disable=not shown, transient=True, console=Console(stderr=True)) as bar:
-        task = bar.add_task("generating", total=total)
-        yield lambda steps: bar.advance(task, steps)

@@ -52,5 +52,5 @@ def test_intervals_hold_the_mean_and_shrink_with_runs():
 def test_points_must_be_pairs_of_numbers(points):
     with pytest.raises(ValueError, match="pairs of numbers"):
         hypervolume(points)
-    with pytest.raises(ValueError, match="needs runs"):
+    with pytest.raises(ValueError, match="needs scores"):
         interval([])

@@ -100,7 +100,9 @@ def test_the_report(study):
 
 def test_goes_on_and_refuses_other_settings(study, judge, prompts, monkeypatch):
     last, report = list(study.found.values())[-1], (study.folder / "table.md").read_text()
-    study.journal.path.write_text("\n".join(study.journal.path.read_text().splitlines()[:-1]) + "\n")
+    study.journal.path.write_text(
+        "\n".join(study.journal.path.read_text().splitlines()[:-1]) + "\n"
+    )
     drawn = []
     real = texts.generate
     monkeypatch.setattr(texts, "generate", lambda *a, **k: drawn.append(a) or real(*a, **k))

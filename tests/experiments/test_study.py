@@ -2,7 +2,8 @@
 
 import pytest
 
-from sake_jax.experiments.study import Study, table
+from sake_jax.experiments.study import Study
+from sake_jax.tables import table
 
 CELLS = [{"x": x, "seed": seed} for x in (1, 2) for seed in (0, 1)]
 

@@ -1,0 +1,263 @@
+"""The commands that evaluate a model on tasks, and tell what came out."""
+
+import dataclasses
+import functools
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+import sake_jax as sj
+from sake_jax.checks import one_of, require
+from sake_jax.cli import options
+from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
+from sake_jax.cli.generate import remember_programs
+from sake_jax.evaluate import load_judge
+from sake_jax.execution import Limits, run_programs
+from sake_jax.generation.prompts import has_chat
+from sake_jax.models import LanguageModel
+from sake_jax.samplers.request import Request
+from sake_jax.tasks import Task, gsm8k, humaneval, mbpp, open_ended
+from sake_jax.tasks.presets import Preset, presets
+from sake_jax.tasks.report import report as write_report
+from sake_jax.tasks.results import read
+from sake_jax.tasks.run import Shard, run
+from sake_jax.tasks.search import search as look
+from sake_jax.tasks.search import usual_grid
+
+app = typer.Typer()
+
+TASKS = ("humaneval", "mbpp", "gsm8k", "story", "brainstorm")
+OWN = Preset("", Request(temperature=0.2), "tinystories")
+"""Where no row of the paper is asked for."""
+EVAL = """Examples:
+
+sake-jax eval humaneval --preset sake-0.2 --samples 32 --k 1,2,8,16,32 --out runs/sake-0.2
+
+sake-jax eval gsm8k --data test.jsonl --examples train.jsonl --samples 5 --k 1,5 --temperature 0.2
+
+sake-jax eval story --data prompts.txt --model tinystories --length 64 --judge tinystories-causal
+"""
+REPORT = """Example:
+
+sake-jax report runs/base-0.2 runs/d-cfg-0.2 runs/sake-0.2 --k 1,2,8,16,32 --out runs/figure
+"""
+
+TaskName = Annotated[
+    str, typer.Argument(help="'humaneval', 'mbpp', 'gsm8k', 'story', 'brainstorm'.")
+]
+Data = Annotated[
+    Path | None, typer.Option(help="The problems: a JSON Lines file; from the hub by default.")
+]
+Examples = Annotated[
+    Path | None, typer.Option(help="Where few-shot examples come from, for mbpp and gsm8k.")
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first that many problems.")]
+Unsafe = Annotated[
+    bool, typer.Option("--unsafe", help="Run programs where they cannot be contained.")
+]
+Seconds = Annotated[float, typer.Option(help="A program may take this long.")]
+Ks = Annotated[str, typer.Option("--k", help="Numbers of samples for pass@k and votes: '1,8,32'.")]
+
+
+@app.command("eval", epilog=EVAL)
+def evaluate(
+    task: TaskName,
+    data: Data = None,
+    examples: Examples = None,
+    limit: Limit = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="A row of the paper's tables, such as 'base-0.2', 'd-cfg-0.5', 'sake-0.7', "
+            "'top-p-0.95'; other options change it."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="As in generate; the preset's, or 'tinystories', by default.")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Answers to each problem.")] = 1,
+    k: Ks = "1",
+    guidance: options.Guidance = None,
+    strength: options.Strength = None,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    bandwidth: options.Bandwidth = None,
+    attention_bandwidth: options.AttentionBandwidth = None,
+    length: options.Length = None,
+    steps: options.Steps = None,
+    block: options.Block = None,
+    sampler: options.Sampler = None,
+    cache: options.Cache = None,
+    seed: options.Seed = 0,
+    batch: options.Batch = 32,
+    dtype: options.Dtype = None,
+    mesh: options.Mesh = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Use the model's chat template.")] = False,
+    judge: Annotated[
+        str | None, typer.Option(help="Also the perplexity under this causal model, or 'smollm2'.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder; runs/TASK by default. It is resumed.")
+    ] = None,
+    shard: Annotated[
+        str, typer.Option(help="'0/4': the first of four processes that share a run and a folder.")
+    ] = "0/1",
+    seconds: Seconds = 10.0,
+    unsafe: Unsafe = False,
+) -> None:
+    """Evaluate a model on a task: pass@k and votes with intervals, and how diverse answers are.
+
+    Every sample is written to results.jsonl at once; a stopped run goes on with the same command.
+    Programs that the model wrote run contained, without network, files, or much of anything.
+    Without --preset there is no guidance, the temperature is 0.2 and the length 64.
+    """
+    with plain_errors():
+        row = presets()[one_of("preset", preset, presets())] if preset else OWN
+        request = options.requested(
+            row.request,
+            guidance=guidance,
+            strength=strength,
+            temperature=temperature,
+            top_p=top_p,
+            bandwidth=bandwidth,
+            attention_bandwidth=attention_bandwidth,
+            length=length,
+            steps=steps,
+            block=block,
+            sampler=sampler,
+            cache=cache,
+        )
+        asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
+        part, ks = _shard(shard), _numbers(k)
+        require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
+        folder = out or Path("runs") / task
+        configuration = {
+            "task": task,
+            "model": model or row.model,
+            "samples": samples,
+            "seed": seed,
+        }
+        configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
+        typer.echo(json.dumps(configuration, indent=1))
+        lm = _load(model, dtype, mesh)
+        rule = "--chat needs a model with a chat template"
+        require(has_chat(lm) or not chat, rule, lm.config.family, "leave it out")
+        found = run(
+            lm,
+            request.build(lm),
+            asked,
+            folder,
+            samples=samples,
+            seed=seed,
+            batch=batch,
+            chat=chat,
+            shard=part,
+            about=configuration | {"name": _title(request)},
+            progress=sys.stderr.isatty(),
+        )
+        if not found.complete:
+            ready = f"{len(found.lines)} of {len(asked.problems)} problems are in {folder}"
+            typer.echo(f"{ready}; the report is written when the other shards are there.")
+            return
+        judged = load_judge(judge) if judge else None
+        prompts = {problem.name: problem.prompt for problem in asked.problems}
+        _show(write_report([found], folder, ks, judge=judged, prompts=prompts), folder)
+
+
+@app.command(epilog=REPORT)
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Runs of one task, as eval wrote them.")],
+    k: Ks = "1",
+    out: Annotated[Path, typer.Option(help="The folder of the report.")] = Path("runs/report"),
+) -> None:
+    """Compare runs of a task: tables, the paper's figures beside them, and pass@k as a figure."""
+    with plain_errors():
+        _show(write_report([read(folder) for folder in folders], out, _numbers(k)), out)
+
+
+@app.command()
+def search(
+    task: TaskName,
+    data: Data = None,
+    examples: Examples = None,
+    limit: Limit = None,
+    model: options.Model = "tinystories",
+    k: Annotated[int, typer.Option(min=1, help="Settings are chosen by pass@k.")] = 8,
+    share: Annotated[float, typer.Option(help="Of the problems, to choose on.")] = 0.5,
+    temperature: options.Temperature = 0.2,
+    length: options.Length = 64,
+    steps: options.Steps = None,
+    block: options.Block = None,
+    seed: options.Seed = 0,
+    batch: options.Batch = 32,
+    dtype: options.Dtype = None,
+    mesh: options.Mesh = None,
+    out: Annotated[Path | None, typer.Option(help="The folder; it is resumed.")] = None,
+    seconds: Seconds = 10.0,
+    unsafe: Unsafe = False,
+) -> None:
+    """Choose settings of temperature, D-CFG and SAKE, twelve tried for each, on one part of the
+    problems, and compare the chosen ones on the other.
+
+    --temperature is that of SAKE's draws; the others' temperatures are searched.
+    """
+    with plain_errors():
+        asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
+        words = {"temperature": temperature, "length": length, "steps": steps, "block": block}
+        base = options.requested(Request(), **words)
+        lm, folder = _load(model, dtype, mesh), out or Path("runs") / f"{task}-search"
+        shown = sys.stderr.isatty()
+        choices = {"k": k, "share": share, "seed": seed, "batch": batch, "progress": shown}
+        look(lm, asked, usual_grid(base), folder, **choices)
+        _show((folder / "search.md").read_text() + (folder / "report.md").read_text(), folder)
+
+
+def _title(request: Request) -> str:
+    return f"{request.name}, T {request.temperature:g}"
+
+
+def _task(name: str, data: Path | None, examples: Path | None, limit: int | None, run: Any) -> Task:
+    one_of("TASK", name, TASKS)
+    if name in ("story", "brainstorm"):
+        require(data is not None, f"{name} needs prompts", "none", "give a file with --data")
+        require(examples is None, "--examples is for mbpp and gsm8k", name, "leave it out")
+        return open_ended(data or "", name=name, limit=limit)
+    if name == "humaneval":
+        require(examples is None, "--examples is for mbpp and gsm8k", name, "leave it out")
+        return humaneval(data, limit=limit, execute=run)
+    if name == "mbpp":
+        return mbpp(data, examples=examples, limit=limit, execute=run)
+    return gsm8k(data, examples=examples, limit=limit)
+
+
+def _execute(seconds: float, unsafe: bool) -> Any:
+    return functools.partial(run_programs, limits=Limits(seconds=seconds), unsafe=unsafe)
+
+
+def _load(model: str, dtype: str | None, mesh: str | None) -> LanguageModel:
+    remember_programs()
+    return sj.load(model, mesh=sj.mesh(**mesh_sizes(mesh)) if mesh else None, dtype=dtype)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    right = all(part.isdigit() and int(part) > 0 for part in parts)
+    require(right, "--k must be whole numbers with commas", text, "such as 1,8,32")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def _shard(text: str) -> Shard:
+    index, _, of = text.partition("/")
+    right = index.isdigit() and of.isdigit()
+    require(right, "--shard must be INDEX/NUMBER", text, "such as 0/4 for the first of four")
+    return Shard(int(index), int(of))
+
+
+def _show(text: str, folder: Path) -> None:
+    Console().print(Markdown(text))
+    Console().print(f"in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")

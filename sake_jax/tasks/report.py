@@ -1,0 +1,203 @@
+"""Tables and a figure of runs on a task, side by side."""
+
+import collections
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sake_jax.checks import require
+from sake_jax.evaluate.bleu import self_bleu
+from sake_jax.evaluate.diversity import distinct, entropy, words
+from sake_jax.evaluate.estimate import Estimate, estimate
+from sake_jax.evaluate.judge import perplexity
+from sake_jax.evaluate.novelty import distinct_count, same_words
+from sake_jax.evaluate.passes import pass_at_k, pass_rate
+from sake_jax.evaluate.votes import self_consistency
+from sake_jax.figures import COLOURS, STYLES, panels, save
+from sake_jax.models import LanguageModel
+from sake_jax.tables import table
+from sake_jax.tasks.presets import presets
+from sake_jax.tasks.results import Results
+from sake_jax.tasks.task import TESTS
+
+Lines = list[list[str]]
+SHOWN = 3
+"""How many of the commonest reasons are told."""
+
+
+def report(
+    runs: Sequence[Results],
+    out: str | Path,
+    ks: Sequence[int] = (1,),
+    *,
+    judge: LanguageModel | None = None,
+    prompts: Mapping[str, str] | None = None,
+) -> str:
+    """Writes report.md, and passes.png where answers are right or wrong; returns the text.
+
+    Args:
+      runs: of one task.
+      out: the folder; it is made.
+      ks: numbers of samples for pass@k and for votes.
+      judge: a causal model whose perplexity of the texts is told.
+      prompts: of each problem, after which the judge reads its texts.
+    """
+    require(runs, "a report needs runs", "none", "give at least one")
+    names = {run.settings["task"]["name"] for run in runs}
+    require(len(names) == 1, "runs of a report must be of one task", sorted(names), "split them")
+    few = min(run.settings["samples"] for run in runs)
+    rule, remedy = "k must be at most the samples of every run", f"lower it to {few}"
+    require(max(ks) <= few, rule, max(ks), remedy)
+    for run in runs:
+        require(run.lines, f"{run.folder} must hold a finished problem", "none", "let it run on")
+    (task,), rules = names, runs[0].rules
+    parts = [f"# {task}", _about(runs)]
+    parts += [part for rule in rules for part in (f"## {rule}", _passes(runs, rule, ks))]
+    if rules and rules != [TESTS]:
+        parts += [part for rule in rules for part in (f"## votes, {rule}", _votes(runs, rule, ks))]
+    parts += ["## how different a problem's samples are", _diversity(runs, judge, prompts or {})]
+    parts += ["## how it went", _course(runs)]
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    if rules:
+        _figure(runs, folder / "passes.png")
+        parts.append("![pass@k](passes.png)")
+    text = "\n\n".join(parts) + "\n"
+    (folder / "report.md").write_text(text)
+    return text
+
+
+def title(run: Results) -> str:
+    """What a run is called: its preset, or how it was sampled."""
+    about = run.settings["about"]
+    return about.get("preset") or about.get("name") or run.folder.name
+
+
+def printed(run: Results) -> dict[str, float]:
+    """What the paper reports of the run's preset."""
+    rows, name = presets(), run.settings["about"].get("preset")
+    return rows[name].printed(run.settings["task"]["name"]) if name in rows else {}
+
+
+def _about(runs: Sequence[Results]) -> str:
+    """What intervals are of, and what is missing."""
+    told = "Means over problems, with bootstrap intervals of 95 % over them."
+    lacking = [
+        f"{title(run)} has {len(run.lines)} of {run.settings['task']['problems']} problems."
+        for run in runs
+        if not run.complete
+    ]
+    return " ".join([told, *lacking])
+
+
+def _passes(runs: Sequence[Results], rule: str, ks: Sequence[int]) -> str:
+    lines = [["", *(f"pass@{k}" for k in ks)]]
+    for run in runs:
+        lines.append([title(run), *(_shown(pass_rate(run.correct(rule), k)) for k in ks)])
+        lines += _printed(run, [f"pass@{k}" for k in ks])
+    return table(lines)
+
+
+def _votes(runs: Sequence[Results], rule: str, ks: Sequence[int]) -> str:
+    lines = [["", *(f"vote@{k}" for k in ks)]]
+    for run in runs:
+        lines.append([title(run), *(_shown(vote(run, rule, k)) for k in ks)])
+        lines += _printed(run, [f"vote@{k} {rule}" for k in ks])
+    return table(lines)
+
+
+def vote(run: Results, rule: str, n: int) -> Estimate:
+    """How often the vote of the first n samples is right.
+
+    An answer that no sample gave is never voted for, so the samples' own verdicts tell all.
+    """
+    answers, correct = run.answers(rule), run.correct(rule)
+    known = [dict(zip(*pair, strict=True)) for pair in zip(answers, correct, strict=True)]
+    return self_consistency(answers, lambda at, answer: bool(known[at][answer]), n).first
+
+
+def _printed(run: Results, names: Sequence[str]) -> Lines:
+    theirs = printed(run)
+    found = [f"{theirs[name]:.3f}" if name in theirs else "" for name in names]
+    return [["as the paper prints", *found]] if any(found) else []
+
+
+def _diversity(
+    runs: Sequence[Results], judge: LanguageModel | None, prompts: Mapping[str, str]
+) -> str:
+    likely = ["perplexity"] if judge else []
+    lines = [["", "distinct-2", "entropy", "self-BLEU", "different texts", "of", *likely]]
+    for run in runs:
+        groups = [[words(text) for text in texts] for texts in run.texts]
+        several = run.settings["samples"] > 1
+        cells = [
+            _shown(estimate([distinct(group) for group in groups])),
+            _shown(estimate([entropy(group) for group in groups])),
+            _shown(estimate([self_bleu(group) for group in groups])) if several else "",
+            _shown(estimate([distinct_count(texts, same_words()) for texts in run.texts])),
+            str(run.settings["samples"]),
+        ]
+        cells += [f"{_perplexity(judge, run, prompts):.2f}"] if judge else []
+        lines.append([title(run), *cells])
+    return table(lines)
+
+
+def _perplexity(judge: LanguageModel, run: Results, prompts: Mapping[str, str]) -> float:
+    """Of all texts, each after its prompt."""
+    pairs = [(prompts.get(n, ""), line["text"] or "") for n, ls in run.lines.items() for line in ls]
+    before, texts = zip(*pairs, strict=True)
+    return perplexity(judge, texts, before).value
+
+
+def _course(runs: Sequence[Results]) -> str:
+    head = ["", "problems", "samples", "seed", "evaluations", "ended early", "prompts cut", "why"]
+    return table([head, *([title(run), *_went(run)] for run in runs)])
+
+
+def _went(run: Results) -> list[str]:
+    flat = [line for lines in run.lines.values() for line in lines]
+    early = np.mean([line["ended"] != "length" for line in flat])
+    cut = sum(lines[0]["cut"] > 0 for lines in run.lines.values())
+    reasons = collections.Counter(_reason(line) for line in flat if line["why"])
+    common = ", ".join(f"{why} {count}" for why, count in reasons.most_common(SHOWN))
+    return [
+        str(len(run.lines)),
+        str(run.settings["samples"]),
+        str(run.settings["seed"]),
+        f"{run.evaluations.mean():.1f}",
+        f"{early:.2f}",
+        str(cut),
+        common,
+    ]
+
+
+def _reason(line: dict[str, Any]) -> str:
+    """The kind of failure, without its message."""
+    return ":".join(line["why"].split(":")[:2]).replace("|", "/").replace("\n", " ")[:60]
+
+
+def _shown(found: Estimate) -> str:
+    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
+def _figure(runs: Sequence[Results], path: Path) -> None:
+    """pass@k against k, and against the network evaluations that k samples cost."""
+    rules = runs[0].rules
+    figure, axes = panels(len(rules), 2, (10, 4 * len(rules)), sharey="row")
+    for row, rule in zip(axes, rules, strict=True):
+        for at, run in enumerate(runs):
+            correct = run.correct(rule)
+            ks = np.arange(1, correct.shape[1] + 1)
+            rates = [pass_at_k(correct.shape[1], correct.sum(1), int(k)).mean() for k in ks]
+            marker, line = STYLES[at % len(STYLES)]
+            style = {"marker": marker, "linestyle": line, "color": COLOURS[at % len(COLOURS)]}
+            row[0].plot(ks, rates, label=title(run), markersize=4, **style)
+            row[1].plot(ks * run.evaluations.mean(), rates, markersize=4, **style)
+        row[0].set(xlabel="k", ylabel=f"pass@k, {rule}", xscale="log")
+        row[1].set(xlabel="network evaluations of a problem", xscale="log")
+        row[0].legend(fontsize=8)
+        for panel in row:
+            panel.grid(alpha=0.3)
+    save(figure, path)
