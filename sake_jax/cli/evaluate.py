@@ -144,7 +144,7 @@ def evaluate(
         }
         configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
         typer.echo(json.dumps(configuration, indent=1))
-        lm = _load(model, dtype, mesh)
+        lm = _load(writer, dtype, mesh)
         rule = "--chat needs a model with a chat template"
         require(has_chat(lm) or not chat, rule, lm.config.family, "leave it out")
         found = run(
