@@ -139,9 +139,10 @@ def evaluate(
         part, ks = _shard(shard), _numbers(k)
         require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
         folder = out or Path("runs") / task
+        writer = model or row.model
         configuration = {
             "task": task,
-            "model": model or row.model,
+            "model": writer,
             "samples": samples,
             "seed": seed,
         }

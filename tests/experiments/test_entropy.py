@@ -62,8 +62,8 @@ def test_the_bandwidth_matters_to_sake_only(study, tmp_path, monkeypatch):
         same = study.rows(**cell)[0]["predicted"] == row["predicted"]
         assert same == (row["method"] not in entropy.SAKE)
 
-    lines = other.path.read_text().splitlines(keepends=True)
-    other.path.write_text("".join(lines[:-2]))
+    lines = other.journal.path.read_text().splitlines(keepends=True)
+    other.journal.path.write_text("".join(lines[:-2]))
     drawn, write = [], Writer.write
     monkeypatch.setattr(Writer, "write", lambda *given: drawn.append(given[2]) or write(*given))
     again = entropy.entropy(tmp_path, seeds=1, bandwidth=4.0, **SMALL)

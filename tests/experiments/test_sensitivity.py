@@ -62,8 +62,8 @@ def test_options_and_going_on(study, tmp_path, monkeypatch):
     assert wide < 0.1 * narrow
     assert study.rows(bandwidth=120.0)[0]["rms"] == pytest.approx(1, abs=0.05)
 
-    lines = other.path.read_text().splitlines(keepends=True)
-    other.path.write_text("".join(lines[:-1]) + lines[-1][:20])
+    lines = other.journal.path.read_text().splitlines(keepends=True)
+    other.journal.path.write_text("".join(lines[:-1]) + lines[-1][:20])
     drawn, write = [], Writer.write
     monkeypatch.setattr(Writer, "write", lambda *given: drawn.append(given[2]) or write(*given))
     again = sensitivity.sensitivity(tmp_path, quick=True, seeds=1, **SMALL | OTHER)
