@@ -181,3 +181,15 @@ def test_evaluations_are_counted(lm, sampler, tmp_path):
     assert np.array_equal(found.evaluations, np.ones((6, 2)))
     with pytest.raises(ValueError, match="rule must be one of 'same'"):
         found.correct("tests")
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_as_often_as_they_say(lm, sampler, tmp_path):
+    """Of forty runs, 95 % intervals should miss in two; in seven or more by a chance of .3 %."""
+    task, held = gsm8k(records(tmp_path, 100), shots=0), {"pass": 0, "vote": 0}
+    for seed in range(40):
+        found = run(lm, sampler, task, tmp_path / str(seed), samples=4, batch=400, seed=100 + seed)
+        passes, voted = pass_rate(found.correct("strict-match"), 2), vote(found, "strict-match", 3)
+        held["pass"] += passes.low <= 1 - (1 - CHANCES["#### 4"]) ** 2 <= passes.high
+        held["vote"] += voted.low <= votes_right(3) <= voted.high
+    assert min(held.values()) > 33
