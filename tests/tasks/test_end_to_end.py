@@ -2,15 +2,14 @@
 built-in model."""
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from bytewise import byte_llada
 from sake_jax.tasks.results import read
 
 MODELS = ("tinystories", "converted")
@@ -22,15 +21,7 @@ BEGIN = "import sys; from sake_jax.cli import main; sys.argv[0] = 'sake-jax'; ma
 def converted(tmp_path_factory):
     """The tiny LLaDA checkpoint with a token for each byte, converted."""
     folder = tmp_path_factory.mktemp("models")
-    shutil.copytree("tests/goldens/llada", folder / "theirs")
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    made = Tokenizer(models.BPE(vocab={letter: at for at, letter in enumerate(letters)}, merges=[]))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    made.save(str(folder / "theirs" / "tokenizer.json"))
-    about = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    (folder / "theirs" / "tokenizer_config.json").write_text(json.dumps(about))
-    call("convert", folder / "theirs", folder / "ours")
+    call("convert", byte_llada(folder).folder, folder / "ours")
     return folder / "ours"
 
 
