@@ -51,12 +51,12 @@ def story(
       model: who writes: a name or a folder.
       judge: a causal model; "auto" is the built-in model's twin, or else SmolLM2.
       prompts: a file with one beginning on each line.
-      samples: of each beginning, 8 by default.
+      samples: of each beginning, 4 by default.
       length: tokens of a sample, one for each step, 64 by default.
     """
     bench = texts.prepare(model, judge)
     beginnings = texts.lines_of(prompts, BEGINNINGS)[: 2 if quick else None]
-    samples = texts.size("samples", samples, 2 if quick else 8, at_least=2)
+    samples = texts.size("samples", samples, 2 if quick else 4, at_least=2)
     length = texts.size("length", length, 16 if quick else 64)
     seeds = min(seeds, 2) if quick else seeds
     sizes = {"prompts": beginnings, "samples": samples, "length": length}
