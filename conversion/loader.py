@@ -1,38 +1,54 @@
 """Loads a model from a folder or by its name on the hub, whole or spread over a mesh."""
 
 import dataclasses
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
 
 from sake_jax import text
-from sake_jax.checks import require
+from sake_jax.checks import one_of, require
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
-from sake_jax.conversion.weights import Cast
-from sake_jax.models import LanguageModel, network
-from sake_jax.sharding import sharding
+from sake_jax.conversion.weights import Cast, Weights, extent, full
+from sake_jax.models import LanguageModel, fit, network
+from sake_jax.sharding import mesh as make_mesh
+from sake_jax.sharding import padded, sharding
 
 
-def load(path_or_name: str | Path, mesh: Mesh | None = None, dtype: Any = None) -> LanguageModel:
+def load(
+    path_or_name: str | Path, mesh: Mesh | str | None = None, dtype: Any = None
+) -> LanguageModel:
     """A model, ready to sample from or to score with.
 
-    Each device, and each process, reads only its own slices of the files.
+    Each process reads only the slices of the files that its devices hold, each of them once.
+
+    >>> import sake_jax as sj
+    >>> sj.load("tinystories").config.family
+    'llada'
 
     Args:
       path_or_name: "tinystories", the model in the box; a Hugging Face folder, a checkpoint
         converted by `sake-jax convert`, or a GGUF file; or a name on the hub such as
         "GSAI-ML/LLaDA-8B-Instruct" when online.
-      mesh: from `sake_jax.mesh`; the default device by default.
+      mesh: from `sake_jax.mesh`, or "auto" for one over all devices, see
+        `sake_jax.models.choose`; the default device by default. Its `tensor` axis must divide
+        the query heads. Fewer key heads are computed on every device, and the vocabulary's tables
+        get rows of zeros at their end, so that they divide.
       dtype: "float32", "bfloat16", or "int8" for quantised kernels; by default as stored.
         float16 is for files only: such weights are loaded as float32.
     """
     rule, remedy = "models do not compute in float16", "load as float32 or bfloat16"
     require(dtype not in ("float16", jnp.float16), rule, dtype, remedy)
     checkpoint = widened(in_dtype(open_checkpoint(locate(path_or_name)), dtype))
+    if isinstance(mesh, str):
+        one_of("mesh", mesh, ("auto",))
+        leaves = checkpoint.weights.leaves
+        mesh = make_mesh(**fit.choose(checkpoint.config.network, leaves=leaves))
     return LanguageModel(checkpoint.config, parameters(checkpoint, mesh), checkpoint.folder)
 
 
@@ -47,20 +63,35 @@ def widened(checkpoint: Checkpoint) -> Checkpoint:
 
 def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
     """A checkpoint's parameters on their devices, one after the other."""
-    axes = network.axes(checkpoint.config.network)
-    weights = checkpoint.weights
+    config, weights = checkpoint.config.network, checkpoint.weights
+    axes, sizes = network.axes(config), dict(mesh.shape) if mesh else {}
+    fit.require_heads(config, sizes)
 
     def array(path: str, leaf: jax.ShapeDtypeStruct) -> jax.Array:
         if mesh is None:  # on the default device, but free to move
             return jnp.asarray(weights.read(path, ()))
-        return jax.make_array_from_callback(
-            leaf.shape,
-            sharding(mesh, leaf.shape, axes[path]),
-            lambda index: weights.read(path, index or ()),
-            dtype=leaf.dtype,
-        )
+        shape = padded(leaf.shape, axes[path], sizes)
+        placed, read = sharding(mesh, shape, axes[path]), reader(weights, path, shape)
+        return jax.make_array_from_callback(shape, placed, read, dtype=leaf.dtype)
 
     return network.nested({path: array(path, leaf) for path, leaf in weights.leaves.items()})
+
+
+def reader(weights: Weights, path: str, shape: tuple[int, ...]) -> Callable[[Any], np.ndarray]:
+    """Reads slices of a parameter, each once, with zeros for what this shape has beyond its end."""
+    leaf, seen = weights.leaves[path], {}
+
+    def read(index: tuple[slice, ...]) -> np.ndarray:
+        inside = full(leaf.shape, index)
+        name = str(inside)
+        if name not in seen:
+            there, wanted = extent(inside), extent(full(shape, index))
+            found = weights.read(path, inside) if 0 not in there else np.zeros(there, leaf.dtype)
+            beyond = [(0, all_ - some) for all_, some in zip(wanted, there, strict=True)]
+            seen[name] = found if wanted == there else np.pad(found, beyond)
+        return seen[name]
+
+    return read
 
 
 def built_in() -> dict[str, Path]:

@@ -8,6 +8,7 @@ from sake_jax.models.config import DiTConfig as DiTConfig
 from sake_jax.models.config import ModelConfig as ModelConfig
 from sake_jax.models.config import TransformerConfig as TransformerConfig
 from sake_jax.models.denoiser import NetworkDenoiser as NetworkDenoiser
+from sake_jax.models.fit import choose as choose
 from sake_jax.models.language import LanguageModel as LanguageModel
 from sake_jax.models.network import abstract as abstract
 from sake_jax.models.network import init as init

@@ -1,5 +1,7 @@
 """Attention for the rows in work, with keys and values of the others from memory."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -9,7 +11,11 @@ from sake_jax.models.config import NetworkConfig
 from sake_jax.models.layers import Linear, RMSNorm
 from sake_jax.node import Node
 from sake_jax.precision import precise
+from sake_jax.sharding import Axes, constrain
 from sake_jax.typing import Leaf
+
+HEADS: Axes = ("batch", None, "heads")
+KEY_HEADS: Axes = ("batch", None, "kv_heads")
 
 
 class Sight(Node):
@@ -48,7 +54,12 @@ class Memory(Node):
         return Memory(
             update(self.keys, keys[None].astype(self.keys.dtype), at),
             update(self.values, values[None].astype(self.values.dtype), at),
-        )
+        ).spread()
+
+    def spread(self, like: Any = None) -> "Memory":
+        """The same, split over a mesh as keys are."""
+        axes = ("layers", *KEY_HEADS)
+        return Memory(constrain(self.keys, axes, like), constrain(self.values, axes, like))
 
 
 def rotary_turns(positions: Array, frequencies: Array) -> Array:
@@ -98,7 +109,10 @@ class Attention(nnx.Module):
             q, k, v = jnp.split(self.qkv(x), ends, axis=-1)
         else:
             q, k, v = self.query(x), self.key(x), self.value(x)
-        q, k, v = (part.reshape(*x.shape[:2], -1, self.head_dim) for part in (q, k, v))
+        q, k, v = (
+            constrain(part.reshape(*x.shape[:2], -1, self.head_dim), axes)
+            for part, axes in ((q, HEADS), (k, KEY_HEADS), (v, KEY_HEADS))
+        )
         if hasattr(self, "query_norm"):
             q, k = self.query_norm(q), self.key_norm(k)
         return q, k, v
@@ -117,4 +131,5 @@ class Attention(nnx.Module):
         # JAX's own code promotes bfloat16, which a user's strict mode would refuse.
         with jax.numpy_dtype_promotion("standard"):
             mixed = jax.nn.dot_product_attention(q, k, v, mask=sight.allowed[:, None])
+        mixed = constrain(mixed, HEADS)
         return self.out(mixed.reshape(*x.shape[:2], -1)), memory

@@ -17,6 +17,7 @@ from sake_jax.models.config import NetworkConfig
 from sake_jax.models.page import Page, Work, whole
 from sake_jax.node import Node
 from sake_jax.precision import product
+from sake_jax.sharding import HIDDEN, LOGITS, constrain
 from sake_jax.typing import Features, Leaf, Logits, Params, Rows
 
 CLEANEST = 1e-3
@@ -99,22 +100,23 @@ class NetworkDenoiser(Node):
 
     def head(self, params: Params, rows: Rows) -> Logits:
         """Logits of any rows."""
-        tables = self.tables(params)
-        logits = product("bwd,vd->bwv", rows, tables.output)
-        return (
-            logits if tables.bias is None else logits + tables.bias.astype(logits.dtype)[None, None]
-        )
+        tables = _stored(params)
+        logits = constrain(product("bwd,vd->bwv", rows, tables.output), LOGITS)
+        if tables.bias is not None:
+            logits = logits + tables.bias.astype(logits.dtype)[None, None]
+        return constrain(logits[:, :, : self.config.V], LOGITS)
 
     def tables(self, params: Params) -> Tables:
         """The vocabulary's embeddings; with tied weights both ends are the same array."""
-        output = params["output"] if "output" in params else params["input"]
-        return Tables(params["input"]["rows"], output["rows"], params.get("output_bias"))
+        own = lambda table: constrain(table[: self.config.V], ("vocab", "embed")[: table.ndim])  # noqa: E731
+        return jax.tree.map(own, _stored(params))
 
     def empty_cache(self, params: Params, batch: int, length: int) -> Cache:
         """A cache for a canvas of this size; its first read must be a refresh."""
         c, dtype = self.config, params["input"]["rows"].dtype
         empty = jnp.zeros((c.N, batch, length, c.K, c.head_dim), dtype)
-        return Cache(Memory(empty, empty), jnp.zeros((batch, length, c.D), dtype))
+        features = constrain(jnp.zeros((batch, length, c.D), dtype), HIDDEN, like=params)
+        return Cache(Memory(empty, empty).spread(like=params), features)
 
     def _update(self, params: Params, page: Page, work: Work, cache: Cache) -> Cache:
         output = network.apply(self.config, params, page, work)
@@ -127,3 +129,9 @@ class NetworkDenoiser(Node):
         if not self.shifted:
             return features
         return jnp.concatenate([features[:, :1], features[:, :-1]], axis=1)
+
+
+def _stored(params: Params) -> Tables:
+    """The tables as they are stored: on a mesh there may be rows of zeros at the end."""
+    output = params["output"] if "output" in params else params["input"]
+    return Tables(params["input"]["rows"], output["rows"], params.get("output_bias"))

@@ -26,7 +26,13 @@ CHUNK = 64
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel:
-    """What `sake_jax.load` returns."""
+    """What `sake_jax.load` returns.
+
+    >>> import sake_jax as sj
+    >>> lm = sj.load("tinystories")
+    >>> lm.logits([[5, 6, 7]]).shape  # as the reference's forward pass
+    (1, 3, 2048)
+    """
 
     config: ModelConfig
     params: Params

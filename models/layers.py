@@ -10,8 +10,7 @@ from flax import nnx
 from jax import Array
 
 from sake_jax.precision import precise, product
-
-Axes = tuple[str | None, ...]
+from sake_jax.sharding import Axes, constrain
 
 
 def parameter(key: Array, shape: tuple[int, ...], axes: Axes, deviation: float) -> nnx.Param:
@@ -37,6 +36,7 @@ class Linear(nnx.Module):
         bias: bool = False,
         quantized: bool = False,
     ):
+        self.axis = axes[0]
         self.kernel = parameter(rngs.params(), (outputs, inputs), axes, inputs**-0.5)
         if quantized:
             self.kernel = nnx.Param(jnp.zeros((outputs, inputs), jnp.int8), axes=axes)
@@ -50,7 +50,8 @@ class Linear(nnx.Module):
         if hasattr(self, "scale"):
             y = times(y, self.scale[...])
         y = y.astype(x.dtype)
-        return plus(y, self.bias[...]) if hasattr(self, "bias") else y
+        y = plus(y, self.bias[...]) if hasattr(self, "bias") else y
+        return constrain(y, ("batch", *(None,) * (x.ndim - 2), self.axis))
 
 
 def plus(x: Array, row: Array) -> Array:

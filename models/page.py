@@ -9,6 +9,7 @@ from jax import Array
 
 from sake_jax.models.attention import Memory, Sight
 from sake_jax.node import Node
+from sake_jax.sharding import HIDDEN, constrain
 from sake_jax.typing import Leaf
 
 UNROLLED = 8
@@ -70,9 +71,10 @@ def through(blocks: nnx.Module, x: Array, sight: Sight, work: Work, *more: Array
 
     def body(carry, layer):
         (x, memory), (params, index) = carry, layer
-        return nnx.merge(graph, params)(x, sight, memory, index, *more), None
+        x, memory = nnx.merge(graph, params)(x, sight, memory, index, *more)
+        return (constrain(x, HIDDEN), memory), None
 
-    carry = (x, work.memory)
+    carry = (constrain(x, HIDDEN), work.memory)
     if work.layers is not None:
         for index, layer in enumerate(work.layers):
             carry, _ = body(carry, (layer, jnp.int32(index)))

@@ -107,6 +107,10 @@ def remasking(share: Number = 1.0, cap: Number = 1.0) -> Remasking:
     σ_max = min(1, (1 - α_s) / α_t), and masked ones are drawn a little more often, so that the
     marginals stay those of masked diffusion. `share` is the paper's "rescale", `cap` its "cap";
     share = 0 is `absorbing()`.
+
+    >>> import sake_jax as sj
+    >>> denoiser, plan = sj.testing.ToyDenoiser(), sj.descent(8, 32)
+    >>> sampler = sj.sampler(denoiser, plan, process=sj.remasking(share=0.5))
     """
     share = number("share", share, at_least=0, at_most=1)
     return Remasking(share, number("cap", cap, at_least=0, at_most=1))
@@ -117,17 +121,31 @@ def identity_process(*, draws_mask: bool = True) -> Identity:
 
     With `draws_mask` the mask token is one of them, as in LLaDA's reference: a position that
     draws it stays open. Without, it has no probability, as in MDLM and BD3LM.
+
+    >>> import sake_jax as sj
+    >>> denoiser, plan = sj.testing.ToyDenoiser(), sj.blocks(8, 8)
+    >>> sampler = sj.sampler(denoiser, plan, process=sj.identity_process(draws_mask=False))
     """
     return Identity(draws_mask)
 
 
 def absorbing() -> Absorbing:
-    """Masked diffusion. Only the ratio of m_s to m_t matters, so eps does not."""
+    """Masked diffusion. Only the ratio of m_s to m_t matters, so eps does not.
+
+    >>> import sake_jax as sj
+    >>> denoiser, plan = sj.testing.ToyDenoiser(), sj.descent(8, 16)
+    >>> sampler = sj.sampler(denoiser, plan, process=sj.absorbing())
+    """
     return Absorbing()
 
 
 def uniform(eps: Number = 1e-3) -> Uniform:
-    """Uniform diffusion; eps = 0 is the raw schedule m_t = t."""
+    """Uniform diffusion; eps = 0 is the raw schedule m_t = t.
+
+    >>> import sake_jax as sj
+    >>> denoiser, plan = sj.testing.ToyDenoiser(), sj.descent(8, 16, final="none")
+    >>> sampler = sj.sampler(denoiser, plan, process=sj.uniform(eps=0))
+    """
     return Uniform(number("eps", eps, at_least=0, at_most=0.5))
 
 

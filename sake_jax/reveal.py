@@ -3,6 +3,9 @@
 A rule is a function, or a pytree that can be called, `(logits, drawn, view, key) -> (B, W) bool`.
 It may choose any position; closed ones are left alone by the step. Most choose `view.quota`
 positions of each row.
+
+>>> import sake_jax as sj
+>>> bold = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=sj.reveal.threshold(0.9))
 """
 
 from collections.abc import Sequence
@@ -16,6 +19,7 @@ from jax import Array
 from sake_jax.checks import number, require
 from sake_jax.core import LOWEST, Reveal, View
 from sake_jax.guidance.entropy import entropy as entropy_of
+from sake_jax.guidance.select import largest
 from sake_jax.node import Node
 from sake_jax.typing import Key, Logits, Number, PerPosition, WindowFlags, WindowTokens
 
@@ -27,7 +31,7 @@ def confidence(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> Win
 
 def margin(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
     """Where the likeliest token leads the second by most (Dream's topk_margin)."""
-    top, _ = jax.lax.top_k(jax.nn.softmax(logits), 2)
+    top, _ = largest(jax.nn.softmax(logits), 2)
     return highest(top[..., 0] - top[..., 1], view)
 
 

@@ -22,7 +22,11 @@ from sake_jax.typing import Number
 
 
 class Schedule(Node):
-    """`shape(progress, *numbers)`; `shape` is static, the numbers are leaves."""
+    """`shape(progress, *numbers)`; `shape` is static, the numbers are leaves.
+
+    >>> linear(2.0, 0.0).numbers
+    (2.0, 0.0)
+    """
 
     shape: Callable[..., Array] = struct.field(pytree_node=False)
     numbers: tuple = ()
@@ -60,12 +64,20 @@ def _piecewise(progress, starts, values):
 
 
 def linear(start: float | Array, end: float | Array) -> Schedule:
-    """From `start` at progress 0 to `end` at progress 1 along a line."""
+    """From `start` at progress 0 to `end` at progress 1 along a line.
+
+    >>> float(linear(2.0, 0.0)(0.25))
+    1.5
+    """
     return schedule(_linear, start, end)
 
 
 def cosine(start: float | Array, end: float | Array) -> Schedule:
-    """From `start` at progress 0 to `end` at progress 1 along half a cosine."""
+    """From `start` at progress 0 to `end` at progress 1 along half a cosine.
+
+    >>> round(float(cosine(2.0, 0.0)(0.5)), 4)
+    1.0
+    """
     return schedule(_cosine, start, end)
 
 

@@ -1,10 +1,16 @@
-"""Where arrays live on a mesh: one table from the logical names of axes to mesh axes."""
+"""Where arrays live on a mesh: one table from the logical names of axes to mesh axes.
+
+Parameters are placed by it when they are loaded. Inside a compiled program every array knows the
+mesh its operands came with, so `constrain` needs no other word of it than the array.
+"""
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import jax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax import Array
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from sake_jax.checks import require
 
@@ -21,6 +27,14 @@ RULES: Mapping[str, str] = {
 }
 """Logical axis to mesh axis; names that are not here stay whole on every device."""
 
+PADDED = ("vocab",)
+"""Logical axes that are split even where their mesh axis does not divide them: parameters are
+padded when they are loaded, and the last device has less of an activation than the others."""
+
+Axes = tuple[str | None, ...]
+HIDDEN: Axes = ("batch", None, "embed")
+LOGITS: Axes = ("batch", None, "vocab")
+
 
 def mesh(data: int = 1, fsdp: int = 1, tensor: int = 1) -> Mesh:
     """A device mesh: rows of the batch over `data`, widths over `fsdp`, heads over `tensor`.
@@ -30,43 +44,97 @@ def mesh(data: int = 1, fsdp: int = 1, tensor: int = 1) -> Mesh:
     """
     sizes = (data, fsdp, tensor)
     needed, there = math.prod(sizes), jax.device_count()
-    rule = f"data × fsdp × tensor must be between 1 and the number of devices ({there})"
-    fits = min(sizes) >= 1 and needed <= there
-    require(fits, rule, sizes, "choose a smaller mesh, or see `sake-jax doctor` for the devices")
+    rule = f"data × fsdp × tensor must be between 1 and the number of devices ({there}), a divisor"
+    fits = min(sizes) >= 1 and there % needed == 0
+    remedy = f"choose sizes with a product of {listed(there)}, or see `sake-jax doctor`"
+    require(fits, rule, sizes, remedy)
     devices = jax.devices()[:needed]
     return jax.make_mesh(sizes, MESH_AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
 
 
-def spec(
-    shape: tuple[int, ...], axes: tuple[str | None, ...], sizes: Mapping[str, int]
-) -> PartitionSpec:
+def listed(number: int) -> str:
+    """The divisors of a number, for an error message.
+
+    >>> listed(6)
+    '1, 2, 3 or 6'
+    """
+    *others, last = map(str, divisors(number))
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def divisors(number: int) -> list[int]:
+    return [size for size in range(1, number + 1) if number % size == 0]
+
+
+def spec(shape: tuple[int, ...], axes: Axes, sizes: Mapping[str, int]) -> PartitionSpec:
     """Which mesh axis splits which dimension of an array with these logical axes.
 
-    A dimension that its mesh axis does not divide stays whole, and no mesh axis is used twice.
+    A dimension that its mesh axis does not divide stays whole, but for those of `PADDED`, and no
+    mesh axis is used twice.
 
-    >>> tuple(spec((10, 8), ("vocab", "embed"), {"tensor": 4, "fsdp": 2}))
-    (None, 'fsdp')
+    >>> tuple(spec((10, 8), ("vocab", "embed"), {"tensor": 4, "fsdp": 3}))
+    ('tensor', None)
     """
     used: list[str | None] = []
     for size, name in zip(shape, axes, strict=True):
-        axis = RULES.get(name or "")
-        divides = axis is not None and size % sizes.get(axis, 1) == 0
-        used.append(axis if divides and axis not in used else None)
+        axis = RULES.get(name or "", "")
+        splits = axis is not None and axis in sizes and (name in PADDED or size % sizes[axis] == 0)
+        used.append(axis if splits and axis not in used else None)
     return PartitionSpec(*used)
 
 
-def shard_shape(
-    shape: tuple[int, ...], axes: tuple[str | None, ...], sizes: Mapping[str, int]
-) -> tuple[int, ...]:
-    """What one device of a mesh with these sizes holds.
+def padded(shape: tuple[int, ...], axes: Axes, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of a parameter on a mesh with these sizes.
 
-    >>> shard_shape((12, 8), ("vocab", "embed"), {"tensor": 4, "fsdp": 2})
+    >>> padded((10, 8), ("vocab", "embed"), {"tensor": 4, "fsdp": 3})
+    (12, 8)
+    """
+    parts = [sizes.get(RULES[name], 1) if name in PADDED else 1 for name in axes]
+    return tuple(-(-size // part) * part for size, part in zip(shape, parts, strict=True))
+
+
+def shard_shape(shape: tuple[int, ...], axes: Axes, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """What one device of a mesh with these sizes holds of a parameter.
+
+    >>> shard_shape((10, 8), ("vocab", "embed"), {"tensor": 4, "fsdp": 2})
     (3, 4)
     """
-    split = spec(shape, axes, sizes)
+    split, shape = spec(shape, axes, sizes), padded(shape, axes, sizes)
     return tuple(n // sizes.get(axis or "", 1) for n, axis in zip(shape, split, strict=True))
 
 
-def sharding(mesh: Mesh, shape: tuple[int, ...], axes: tuple[str | None, ...]) -> NamedSharding:
+def sharding(mesh: Mesh, shape: tuple[int, ...], axes: Axes) -> NamedSharding:
     """The sharding of an array with these logical axes on a mesh."""
     return NamedSharding(mesh, spec(shape, axes, dict(mesh.shape)))
+
+
+def mesh_of(tree: Any) -> AbstractMesh | None:
+    """The mesh that arrays, or their traces inside a program, live on; None for one device."""
+    for leaf in jax.tree.leaves(tree):
+        found = jax.typeof(leaf).sharding.mesh
+        if found.size > 1:
+            return found
+    return None
+
+
+def constrain(x: Array, axes: Axes, like: Any = None) -> Array:
+    """Keeps an array inside a program split by its logical axes; as it is without a mesh.
+
+    The mesh is that of the array, or of the arrays `like` where it was made from nothing. Axes
+    at the end that have no name may be left out.
+    """
+    mesh = mesh_of(x if like is None else like)
+    if mesh is None:
+        return x
+    kinds = zip(mesh.axis_names, mesh.axis_sizes, mesh.axis_types, strict=True)
+    sizes = {name: size for name, size, kind in kinds if kind == AxisType.Auto}
+    if not sizes:  # inside `shard_map`, or split by hand
+        return x
+    axes = axes + (None,) * (x.ndim - len(axes))
+    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, spec(x.shape, axes, sizes)))
+
+
+def constrain_rows(tree: Any, axes: Axes = ("batch",), like: Any = None) -> Any:
+    """`constrain` for all arrays of a tree that are long enough: their first axes are these."""
+    long = lambda leaf: leaf.ndim >= len(axes)  # noqa: E731
+    return jax.tree.map(lambda x: constrain(x, axes, like) if long(x) else x, tree)

@@ -1,6 +1,7 @@
 """One batch of rows, from its canvas to texts."""
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 
 import jax
@@ -12,12 +13,16 @@ from sake_jax.generation.ending import Ending
 from sake_jax.generation.prompts import Batch
 from sake_jax.generation.result import Row
 from sake_jax.samplers.drive import Trip, depart, prepared, travel
+from sake_jax.samplers.step import Sampler
+from sake_jax.sharding import mesh_of
+from sake_jax.typing import Params
 
 LOOKS = 16
 """How often a batch is looked at while it runs, for a progress bar or stop strings."""
 
 
-@functools.partial(jax.jit, static_argnames="trajectory")
+# Unused parameters stay: they say which mesh it is.
+@functools.partial(jax.jit, static_argnames="trajectory", keep_unused=True)
 def _depart(sampler, params, key, canvas, stop, trajectory: bool) -> Trip:
     return depart(sampler, params, key, canvas, stop=stop, trajectory=trajectory)
 
@@ -40,7 +45,9 @@ def run_batch(
     watch: Callable[[Canvas], None] | None = None,
 ) -> Trip:
     """One batch to its end; looked at now and then if `often`, for a bar or stop strings, and
-    after each step by `watch`."""
+    after each step by `watch`. On a mesh there may be more rows in the end, see `filled`."""
+    real = len(canvas.tokens)
+    canvas = filled(canvas, sampler, lm.params)
     trip = _depart(sampler, lm.params, key, canvas, ending.stop, trajectory)
     steps = sampler.plan.steps
     reached, stride = 0, 1 if watch else -(-steps // LOOKS) if often else steps
@@ -49,7 +56,8 @@ def run_batch(
             end = min(end, first + count)
             trip = _travel(sampler, lm.params, key, trip, jnp.int32(end), ending.stop, reread)
             if watch:
-                watch(trip.state.canvas)
+                shown = trip.state.canvas
+                watch(_picked(shown, np.arange(real)) if len(shown.tokens) > real else shown)
             if often:
                 advance(end - reached)
                 reached = end
@@ -71,13 +79,41 @@ def _close(trip: Trip, ending: Ending) -> Trip:
         until = int(np.argmax(still[row])) if still[row].any() else len(ids)
         if ending.found(ids[:until][text[row, :until]].tolist()):
             still[row] = False
-    return trip.replace(state=trip.state.replace(canvas=canvas.replace(open=jnp.asarray(still))))
+    # On a mesh, where it was: elsewhere it would be another program to the compiler.
+    where = None if mesh_of(canvas.open) is None else canvas.open.sharding
+    still = jax.device_put(still, where)
+    return trip.replace(state=trip.state.replace(canvas=canvas.replace(open=still)))
+
+
+def filled(canvas: Canvas, sampler: Sampler, params: Params) -> Canvas:
+    """Copies of the last row at the end, until a mesh's data axis divides the rows.
+
+    Copies of the last prompt's rows where samples look at each other: their groups stay whole.
+    """
+    mesh, rows = mesh_of(params), len(canvas.tokens)
+    unit = canvas.samples if across_samples(sampler) else 1
+    missing = -rows % math.lcm(unit, mesh.shape.get("data", 1) if mesh else 1)
+    if not missing:
+        return canvas
+    return _picked(canvas, np.append(np.arange(rows), rows - unit + np.arange(missing) % unit))
+
+
+def _picked(canvas: Canvas, rows: np.ndarray) -> Canvas:
+    return jax.tree.map(lambda leaf: leaf[rows] if leaf.ndim else leaf, canvas)
+
+
+def across_samples(sampler: Sampler) -> bool:
+    """Whether samples of a prompt look at each other."""
+    has_scope = lambda node: hasattr(node, "scope")  # noqa: E731
+    nodes = jax.tree.leaves(sampler.guidance, is_leaf=has_scope)
+    return any(node.scope != "sequence" for node in nodes if has_scope(node))
 
 
 def rows_of(trip: Trip, begun: Canvas, part: Batch, ending: Ending) -> tuple[list[Row], list]:
     """The finished rows of a batch, and (step, prompt, sample) of those that are not numbers."""
     canvas = trip.state.canvas
-    window = lambda columns: np.asarray(columns)[:, begun.start :]  # noqa: E731
+    real = len(begun.tokens)
+    window = lambda columns: np.asarray(columns)[:real, begun.start :]  # noqa: E731
     tokens, log_p = window(canvas.tokens), window(canvas.log_p)
     noise = tokens == (-1 if begun.mask_id is None else int(begun.mask_id))
     written = window(begun.attend if ending.infill else begun.open) & ~noise

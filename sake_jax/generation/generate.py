@@ -14,7 +14,7 @@ import numpy as np
 from sake_jax.checks import require, whole
 from sake_jax.conversion import load
 from sake_jax.core import Canvas
-from sake_jax.generation.batch import pairs, rows_of, run_batch
+from sake_jax.generation.batch import across_samples, pairs, rows_of, run_batch
 from sake_jax.generation.ending import Ending, checked
 from sake_jax.generation.prompts import Prompt, batches, canvas_for, check_context, encode
 from sake_jax.generation.result import Generation, Row, finished
@@ -28,7 +28,14 @@ from sake_jax.typing import Key
 
 
 class NotFinite(ValueError):
-    """A model's logits were not numbers. `rows` are those that were finished."""
+    """A model's logits were not numbers. `rows` are those that were finished.
+
+    >>> try:
+    ...     raise NotFinite("logits must be numbers, got NaN", rows=[])
+    ... except NotFinite as error:
+    ...     print(len(error.rows), "rows were finished")
+    0 rows were finished
+    """
 
     def __init__(self, message: str, rows: list[Row]):
         super().__init__(message)
@@ -57,6 +64,14 @@ def generate(
 
     A (prompt, sample) pair's tokens belong to its key: they do not depend on the batch, on the
     other prompts, or on an interruption.
+
+    >>> import jax
+    >>> import sake_jax as sj
+    >>> lm = sj.load("tinystories")
+    >>> sampler = sj.masked(lm, length=8, guidance=sj.sake(1.0), draw=sj.temperature(0.7))
+    >>> out = sj.generate(lm, sampler, ["once upon a time"], samples=2, key=jax.random.key(0))
+    >>> out.texts[0][0]
+    ', there was a little boy named timmy'
 
     Args:
       lm: a loaded model.
@@ -89,7 +104,7 @@ def generate(
     rule, remedy = "this sampler needs a model with a mask token", "use ancestral, or set mask_id"
     require(noisy, rule, lm.config.family, remedy)
     rule = "samples of a prompt must fit into a batch where they repel each other"
-    apart = samples <= batch or not _across_samples(sampler)
+    apart = samples <= batch or not across_samples(sampler)
     require(apart, rule, samples, "raise batch, or lower samples")
     rule, remedy = "stop is for writing after a prompt", "leave it out when infilling"
     require(not (infill and stop), rule, stop, remedy)
@@ -139,6 +154,14 @@ def replay(
 ) -> Generation:
     """Runs a generation again from its saved settings.
 
+    >>> import jax
+    >>> import sake_jax as sj
+    >>> lm = sj.load("tinystories")
+    >>> sampler = sj.masked(lm, length=8, guidance=sj.sake(1.0), draw=sj.temperature(0.7))
+    >>> out = sj.generate(lm, sampler, ["once upon a time"], samples=2, key=jax.random.key(0))
+    >>> bool((sj.replay(out.settings, lm).tokens == out.tokens).all())
+    True
+
     Args:
       settings: a folder that `generate` or `Generation.save` wrote, or `Generation.settings`.
       lm: the model; loaded from where it was by default.
@@ -172,16 +195,9 @@ def _missing(prompts: int, samples: int, done: dict, sampler: Sampler) -> dict[i
     for prompt in range(prompts):
         missing = [s for s in range(samples) if (prompt, s) not in done]
         if missing:
-            first = 0 if _across_samples(sampler) else missing[0]
+            first = 0 if across_samples(sampler) else missing[0]
             found[prompt] = list(range(first, samples))
     return found
-
-
-def _across_samples(sampler: Sampler) -> bool:
-    """Whether samples of a prompt look at each other."""
-    has_scope = lambda node: hasattr(node, "scope")  # noqa: E731
-    nodes = jax.tree.leaves(sampler.guidance, is_leaf=has_scope)
-    return any(node.scope != "sequence" for node in nodes if has_scope(node))
 
 
 def _in_order(done: dict) -> list[Row]:

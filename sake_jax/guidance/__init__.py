@@ -1,4 +1,9 @@
-"""Guidances: pure functions that reshape the distribution a token is drawn from."""
+"""Guidances: pure functions that reshape the distribution a token is drawn from.
+
+>>> from sake_jax.guidance import chain, sake, top_p
+>>> len(chain(top_p(0.95), sake(1.0)).parts)
+2
+"""
 
 from sake_jax.guidance.compose import chain as chain
 from sake_jax.guidance.compose import identity as identity

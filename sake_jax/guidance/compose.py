@@ -65,7 +65,12 @@ def chain(*guidances: Guidance) -> Chain:
 
 
 def identity() -> Chain:
-    """The guidance that changes nothing: the neutral element of `chain`."""
+    """The guidance that changes nothing: the neutral element of `chain`.
+
+    >>> import sake_jax as sj
+    >>> sj.chain(sj.identity(), sj.top_k(5)) == sj.chain(sj.top_k(5))
+    True
+    """
     return Chain()
 
 

@@ -10,6 +10,7 @@ from flax import struct
 from sake_jax.checks import number, one_of, require
 from sake_jax.core import Context, Guidance, View
 from sake_jax.node import Node
+from sake_jax.precision import precise
 from sake_jax.typing import Logits, Number, Params, PerRow
 
 FORMS = ("features", "posterior")
@@ -78,7 +79,7 @@ class ClassifierFree(Guidance):
         rule = "classifier_free must have a denoiser with an affine head"
         require(ctx.affine, rule, "affine=False", "mixing features is not mixing logits there")
         features, state = ctx.read(self.unconditional(ctx), state)
-        difference = ctx.rows - ctx.view.window(features)
+        difference = precise(ctx.rows) - precise(ctx.view.window(features))
         if self.form == "posterior":
             return difference, state
         return ctx.number(self.scale) * difference, state
@@ -95,12 +96,20 @@ class ClassifierFree(Guidance):
 
 
 def with_label(label: int) -> WithLabel:
-    """An unconditional input for `classifier_free`: the label that stands for no class."""
+    """An unconditional input for `classifier_free`: the label that stands for no class.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.classifier_free(1.5, unconditional=sj.with_label(10))  # 10 stands for none
+    """
     return WithLabel(label)
 
 
 def without_prompt() -> WithoutPrompt:
-    """An unconditional input for `classifier_free`: the prompt masked, as LLaDA does."""
+    """An unconditional input for `classifier_free`: the prompt masked, as LLaDA does.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.classifier_free(1.5, unconditional=sj.without_prompt())
+    """
     return WithoutPrompt()
 
 
@@ -116,6 +125,9 @@ def classifier_free(
     γ = scale + 1. The head is affine, so features are mixed in place of logits: the
     unconditional pass costs no second head. Diversity guidances in the same chain look
     at the conditional features.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.chain(sj.classifier_free(1.5), sj.top_p(0.95))
 
     Args:
       scale: 0 is no guidance.
@@ -136,6 +148,9 @@ def adaptive_free(scale: Number, share: Number = 0.7) -> ClassifierFree:
     The unconditional input keeps the prompt and masks that share of the window's written
     tokens which the model is least certain of now, so guidance works where it doubts.
     Costs one more evaluation of the head.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.adaptive_free(1.0, share=0.5)
     """
     share = number("share", share, at_least=0, at_most=1)
     return ClassifierFree(number("scale", scale), WithoutUncertain(share))
@@ -186,6 +201,11 @@ def classifier_based(
     classifier: Classifier, params: Params, strength: Number, *, method: str = "first_order"
 ) -> ClassifierBased:
     """Classifier guidance (D-CBG): log q(x_s | x_t) + γ log p(y | x_t with x_i replaced).
+
+    >>> import sake_jax as sj
+    >>> def without_sevens(params, one_hot, view):  # log p(y | x)
+    ...     return -jnp.sum(one_hot[:, :, 7], axis=1)
+    >>> guidance = sj.classifier_based(without_sevens, (), 2.0)
 
     Args:
       classifier: `(params, one_hot, view) -> (B,)` log-probabilities of the wanted label.

@@ -232,6 +232,11 @@ def diversity(
 ) -> Diversity:
     """Guidance along the gradient of a diversity objective: z + γ E ∇_h D (Eq. 13).
 
+    >>> import sake_jax as sj
+    >>> def spread(rows, peers):
+    ...     return jnp.sum(jnp.square(rows - jnp.mean(peers.rows, axis=0, keepdims=True)))
+    >>> guidance = sj.diversity(spread, 0.5, kl_budget=0.2)
+
     Args:
       objective: a plain function `(rows, peers) -> scalar`, larger is more diverse;
         see `sake_jax.guidance.objectives`. Kernel objectives of your own should compare

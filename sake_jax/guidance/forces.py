@@ -20,6 +20,7 @@ from sake_jax.guidance.kernels import (
 )
 from sake_jax.guidance.objectives import Objective
 from sake_jax.node import Node
+from sake_jax.sharding import constrain
 from sake_jax.typing import Leaf
 
 CHUNK = 2048
@@ -81,16 +82,18 @@ def exact_signal(
     middle = centre(peers)
     others = peers.rows - middle
     vocabulary, width = table.shape
-    chunk = min(vocabulary, CHUNK)
+    rounds = -(-vocabulary // CHUNK)
+    fill = -vocabulary % rounds
+    # A chunk is every `rounds`-th token: each device of a mesh has an equal part of it.
+    chunks = jnp.pad(table, ((0, fill), (0, 0))).reshape(-1, rounds, width)
+    chunks = constrain(chunks, ("vocab",))
 
-    def fill(index, gaps):
-        # The last chunk is moved back to end with the table, so some tokens are done twice.
-        start = jnp.minimum(index * chunk, vocabulary - chunk)
-        candidates = jax.lax.dynamic_slice(table, (start, 0), (chunk, width))
+    def gap(index):
+        candidates = jax.lax.dynamic_index_in_dim(chunks, index, axis=1, keepdims=False)
         candidates = candidates.astype(others.dtype) - middle
         semantic = jnp.exp(-squared_distances(others, candidates) / jnp.square(peers.bandwidth))
-        gap = redundancy[:, None] - jnp.matmul(near, semantic)
-        return jax.lax.dynamic_update_slice(gaps, gap, (0, start))
+        return redundancy[:, None] - jnp.matmul(near, semantic)
 
-    gaps = jnp.zeros((rows.shape[0], vocabulary), others.dtype)
-    return jax.lax.fori_loop(0, -(-vocabulary // chunk), fill, gaps), redundancy
+    gaps = jnp.moveaxis(jax.lax.map(gap, jnp.arange(rounds)), 0, -1)
+    gaps = gaps.reshape(rows.shape[0], -1)[:, :vocabulary]
+    return constrain(gaps, (None, "vocab")), redundancy

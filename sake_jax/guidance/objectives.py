@@ -34,6 +34,9 @@ def collision(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
 
     Its gradient in h_i, the other rows held, is Proposition 4.2's signal. The order-2
     Rényi entropy moves the same way: ∇H_2 = (2 / ‖K ∘ K_attn‖²) ∇D.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.diversity(sj.collision, 0.5)  # what `sake(0.5)` is
     """
     return -jnp.sum(collisions(rows, peers))
 
@@ -94,13 +97,22 @@ def renyi(order: float) -> Objective:
 
     exp(H_α) is the Vendi score of that order, an effective number of distinct rows;
     for α = 2 it is the RKE score.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.diversity(sj.renyi(0.5), 1.0)
+    >>> sj.renyi(1.0) is sj.von_neumann
+    True
     """
     number("order", order, above=0)
     return von_neumann if order == 1 else Renyi(order)
 
 
 def von_neumann(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
-    """-Tr ρ log ρ, the logarithm of the Vendi score."""
+    """-Tr ρ log ρ, the logarithm of the Vendi score.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.diversity(sj.von_neumann, 1.0)
+    """
     return _spectral(_von_neumann, _von_neumann_slope, density(rows, peers))
 
 
@@ -130,5 +142,9 @@ class LogDeterminant:
 
 
 def log_determinant(ridge: float = 1e-3) -> Objective:
-    """log det(ρ + ridge·I): a determinantal point process over the rows."""
+    """log det(ρ + ridge·I): a determinantal point process over the rows.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.diversity(sj.log_determinant(ridge=1e-2), 1.0)
+    """
     return LogDeterminant(number("ridge", ridge, above=0))

@@ -37,6 +37,9 @@ def paper_sake(
     """Algorithm 1 to the letter: H the last hidden states, E the vocabulary embedding.
 
     No normalisation, so γ has the scale of the model at hand.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.paper_sake(0.7, bandwidth=20.0, attention_bandwidth=sj.vanishing(60))
     """
     return diversity(
         collision,

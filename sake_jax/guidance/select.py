@@ -42,6 +42,24 @@ def first_largest(values: Float[Array, "*N V"]) -> Int[Array, "*N"]:
     return jnp.min(jnp.where(values == top, index, size - 1), axis=-1)
 
 
+def largest(
+    values: Float[Array, "*N V"], count: int
+) -> tuple[Float[Array, "*N K"], Int[Array, "*N K"]]:
+    """The largest values and where they stand, the first of equal ones first.
+
+    As `jax.lax.top_k`, for few: reductions, one after the other, do not gather an axis that is
+    split over devices.
+    """
+    index = jnp.arange(values.shape[-1]).reshape((1,) * (values.ndim - 1) + (-1,))
+    tops, places = [], []
+    for _ in range(count):
+        place = first_largest(values)[..., None]
+        tops.append(jnp.max(values, axis=-1, keepdims=True))
+        places.append(place)
+        values = jnp.where(index == place, -jnp.inf, values)
+    return jnp.concatenate(tops, axis=-1), jnp.concatenate(places, axis=-1)
+
+
 def _ordered(values: Array) -> Array:
     """int32 keys that sort as the float32 values do."""
     values = jnp.where(values == 0, 0.0, values)  # minus zero ties with zero

@@ -56,7 +56,11 @@ class TopK(Guidance):
 
 
 def top_k(count: Number) -> TopK:
-    """Keeps the `count` most likely tokens, and all that tie with the last of them."""
+    """Keeps the `count` most likely tokens, and all that tie with the last of them.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.chain(sj.top_k(50), sj.temperature(0.7))
+    """
     return TopK(number("top_k's count", count, at_least=1))
 
 
@@ -75,6 +79,9 @@ def top_p(mass: Number, *, crossing: bool = True) -> TopP:
 
     The token that crosses `mass` is kept, and so is one that ties with it. Without `crossing`
     it goes, unless it is the likeliest of all, as in BD3LM's reference.
+
+    >>> import sake_jax as sj
+    >>> trusted = sj.chain(sj.top_p(0.95), sj.sake(1.0))
     """
     return TopP(number("top_p's mass", mass, above=0, at_most=1), crossing)
 
@@ -90,7 +97,11 @@ class MinP(Guidance):
 
 
 def min_p(ratio: Number) -> MinP:
-    """Keeps tokens at least `ratio` times as likely as the most likely one."""
+    """Keeps tokens at least `ratio` times as likely as the most likely one.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.chain(sj.min_p(0.05), sj.temperature(1.5))
+    """
     return MinP(number("min_p's ratio", ratio, at_least=0, at_most=1))
 
 
@@ -105,6 +116,9 @@ def forbid(ids: Sequence[int] | Array) -> Forbid:
     """Never draws these token ids. If all tokens are forbidden, all are equally likely.
 
     Ids beyond the vocabulary have no effect.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.chain(sj.forbid([0, 16]), sj.sake(1.0))
     """
     ids = jnp.atleast_1d(jnp.asarray(ids, jnp.int32))
     require(ids.size > 0, "forbid must name at least one token id", ids, "or leave it out")

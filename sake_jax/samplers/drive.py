@@ -16,6 +16,7 @@ from sake_jax.node import Node
 from sake_jax.samplers.noise import uniform_tokens
 from sake_jax.samplers.step import Kept, Sampler, State, context, step
 from sake_jax.samplers.stop import Stop
+from sake_jax.sharding import HIDDEN, constrain, constrain_rows
 from sake_jax.typing import Key, Leaf, Params
 
 
@@ -32,11 +33,12 @@ def start(sampler: Sampler, params: Params, key: Key, canvas: Canvas, cache: Any
         canvas = canvas.replace(tokens=uniform_tokens(key, canvas, size))
     if canvas.log_p is None:
         canvas = canvas.replace(log_p=jnp.zeros(canvas.tokens.shape, jnp.float32))
+    canvas = constrain_rows(canvas, like=params)
     if cache is None and sampler.plan.cached:
         cache = sampler.denoiser.empty_cache(params, *canvas.tokens.shape)
     view = sampler.plan.view(canvas, jnp.int32(0))
     shape, _ = jax.eval_shape(sampler.denoiser.read, params, view, cache)
-    features = jnp.zeros(shape.shape, shape.dtype)
+    features = constrain(jnp.zeros(shape.shape, shape.dtype), HIDDEN, like=params)
     ctx = context(sampler, params, view, features, cache)
     if sampler.reuse:
         cache = Kept(features, jnp.bool_(True))
@@ -57,6 +59,14 @@ def run(
 
     Returns the final canvas and the Info of all steps, steps first; with `trajectory` also
     the tokens after each step, (S, B, L).
+
+    >>> import sake_jax as sj
+    >>> process = sj.identity_process(draws_mask=False)
+    >>> sampler = sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(4, 4), process=process)
+    >>> params, canvas = sj.testing.toy_params(0), sj.canvas([[1, 2]], 4, mask_id=16)
+    >>> done, info = sj.run(sampler, params, jax.random.key(0), canvas)
+    >>> done.tokens.shape, info.entropy.shape
+    ((1, 6), (4, 1))
     """
     params = prepared(sampler, params)
     state, parts = start(sampler, params, key, canvas, cache), []
@@ -90,6 +100,15 @@ def run_until(
 
     Returns the final canvas, the Info of all S steps (zeros for those left out at the end), and
     how many were taken; with `trajectory` also the tokens after each step.
+
+    >>> import sake_jax as sj
+    >>> process = sj.identity_process(draws_mask=False)
+    >>> sampler = sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(4, 4), process=process)
+    >>> params, canvas = sj.testing.toy_params(0), sj.canvas([[1, 2]], 4, mask_id=16)
+    >>> sampler = sampler.replace(reveal=sj.reveal.threshold(0.0))  # whatever it is, keep it
+    >>> done, info, steps = sj.run_until(sampler, params, jax.random.key(0), canvas)
+    >>> int(steps)
+    1
     """
     params = prepared(sampler, params)
     trip = depart(sampler, params, key, canvas, cache, stop=stop, trajectory=trajectory)
@@ -122,7 +141,9 @@ def depart(sampler, params, key, canvas, cache=None, *, stop=None, trajectory=Fa
     room = lambda leaf: jnp.zeros((sampler.plan.steps, *leaf.shape), leaf.dtype)  # noqa: E731
     steps = jnp.zeros(sampler.plan.steps, jnp.int32)
     tokens = room(state.canvas.tokens) if trajectory else None
-    return Trip(state, jnp.int32(0), jnp.int32(0), steps, jax.tree.map(room, info), tokens)
+    seen = (jax.tree.map(room, info), tokens)
+    info, tokens = constrain_rows(seen, (None, "batch"), like=params)
+    return Trip(state, jnp.int32(0), jnp.int32(0), steps, info, tokens)
 
 
 def travel(sampler, params, key, trip: Trip, end, *, stop=None, reread: int = 0) -> Trip:
@@ -167,8 +188,18 @@ def stream(
     """As `run`, but yields the canvas and the Info after every `chunk` steps, for display.
 
     Each chunk is the same compiled program; nothing calls back from inside it.
+
+    >>> import sake_jax as sj
+    >>> process = sj.identity_process(draws_mask=False)
+    >>> sampler = sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(4, 4), process=process)
+    >>> params, canvas = sj.testing.toy_params(0), sj.canvas([[1, 2]], 4, mask_id=16)
+    >>> steps = sj.stream(sampler, params, jax.random.key(0), canvas, chunk=2)
+    >>> [int(now.open.sum()) for now, info in steps]  # columns that are still masked
+    [2, 0]
     """
-    state = jax.jit(start)(sampler, params, key, canvas, cache)
+    # Unused parameters stay: they say which mesh it is.
+    begin = jax.jit(start, keep_unused=True)
+    state = begin(sampler, params, key, canvas, cache)
     for first, count, reread in sampler.plan.segments:
         for at in range(first, first + count, chunk):
             steps = min(chunk, first + count - at)

@@ -40,7 +40,11 @@ def uniform_tokens(key: Key, canvas: Canvas, vocabulary: int) -> Array:
 
 
 def still(keys: Array, view: View, vocabulary: int) -> Logits:
-    """No noise: the likeliest token is drawn."""
+    """No noise: the likeliest token is drawn.
+
+    >>> import sake_jax as sj
+    >>> greedy = sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(8, 8), noise=sj.still)
+    """
     return jnp.zeros((keys.shape[0], view.width, vocabulary), jnp.float32)
 
 

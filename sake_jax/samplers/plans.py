@@ -148,6 +148,10 @@ def blocks(
 ) -> Blocks:
     """Writes `length` columns in `steps` steps, `block` columns at a time (all by default).
 
+    >>> import sake_jax as sj
+    >>> sj.blocks(length=64, steps=32, block=16).steps_per_block
+    8
+
     Args:
       length: columns to write.
       steps: in all, the same number for each block.
@@ -218,6 +222,10 @@ class Descent(Node):
 
 def descent(length: int, steps: int, *, final: str = "argmax", least: Number = 1e-5) -> Descent:
     """Ancestral sampling's timetable, as MDLM's: `steps` from t = 1 to `least`.
+
+    >>> import sake_jax as sj
+    >>> sj.descent(length=64, steps=128, final="none").steps
+    128
 
     Args:
       length: columns to write, all at once.

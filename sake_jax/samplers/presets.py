@@ -49,6 +49,13 @@ def masked(
 ) -> Sampler:
     """Masked decoding as LLaDA, LLaDA-MoE and Dream do it, semi-autoregressive by blocks.
 
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(
+    ...     sj.testing.ToyDenoiser(), length=8, block=4, guidance=sj.sake(1.0), cache="dual"
+    ... )
+    >>> sampler.plan.steps
+    8
+
     Args:
       lm: a loaded model, or a denoiser.
       length: columns to write.
@@ -106,6 +113,11 @@ def ancestral(
 ) -> Sampler:
     """Ancestral sampling as MDLM and UDLM do it: every position by itself, by its own chance.
 
+    >>> import sake_jax as sj
+    >>> sampler = sj.ancestral(sj.testing.ToyDenoiser(), length=8, steps=16)
+    >>> sampler.plan.steps  # one more for what is still noise
+    17
+
     Args:
       lm: a loaded model, or a denoiser.
       length: columns to write.
@@ -155,6 +167,13 @@ def block(
 
     A block looks at itself and the blocks before it, as far back as the model's context, so
     `length` may be any multiple of the model's block. Make the canvas with `align=` that block.
+
+    >>> import sake_jax as sj
+    >>> from sake_jax.models import DiTConfig, NetworkDenoiser
+    >>> config = DiTConfig(V=32, D=16, N=1, H=2, F=64, context=16, cond_dim=8, block_size=4)
+    >>> sampler = sj.block(NetworkDenoiser(config), length=12)
+    >>> sampler.plan.blocks, sampler.plan.steps
+    (3, 12)
 
     Args:
       lm: a loaded model of block diffusion.

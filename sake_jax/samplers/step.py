@@ -24,7 +24,7 @@ from sake_jax.core import (
 )
 from sake_jax.guidance.compose import Chain, Guided, When, chain, guide, identity, last_word
 from sake_jax.guidance.entropy import entropy, kl
-from sake_jax.guidance.select import first_largest
+from sake_jax.guidance.select import first_largest, largest
 from sake_jax.guidance.shaping import is_greedy
 from sake_jax.losses import surprise
 from sake_jax.node import Node
@@ -33,6 +33,7 @@ from sake_jax.reveal import as_rule, everything
 from sake_jax.reveal import confidence as most_confident
 from sake_jax.samplers.noise import Noise, gumbel, row_keys, still
 from sake_jax.samplers.plans import Blocks
+from sake_jax.sharding import LOGITS, constrain, constrain_rows
 from sake_jax.typing import Key, Logits, Params
 
 CONFIDENCES = ("guided", "base", "drawn")
@@ -41,7 +42,13 @@ SHOWN = 5
 
 
 class Sampler(Node):
-    """Everything a run needs but parameters, key and canvas. Numbers are leaves."""
+    """Everything a run needs but parameters, key and canvas. Numbers are leaves.
+
+    >>> import sake_jax as sj
+    >>> made = sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(8, 8))
+    >>> made.replace(record="signal").record
+    'signal'
+    """
 
     denoiser: Any
     process: Any
@@ -72,6 +79,10 @@ def sampler(
     record: str = "brief",
 ) -> Sampler:
     """Puts a sampler together.
+
+    >>> import sake_jax as sj
+    >>> denoiser, plan = sj.testing.ToyDenoiser(), sj.blocks(length=8, steps=8)
+    >>> made = sj.sampler(denoiser, plan, guidance=sj.sake(1.0), draw=sj.temperature(0.7))
 
     Args:
       denoiser: the model, without its parameters.
@@ -204,7 +215,7 @@ def step(
     noise = sampler.noise(draw_key, view, log_q.shape[-1])
     if view.greedy is not None:
         noise = jnp.where(view.greedy, 0, noise)
-    drawn = first_largest(log_q + noise)
+    drawn = first_largest(constrain(log_q + noise, LOGITS))
     sound = jnp.all(jnp.isfinite(guided.logits) & ~jnp.isnan(log_q), axis=(1, 2))
     finite = sound | ~jnp.any(ctx.open, axis=1)
     kept = sampler.reveal(_seen(sampler, guided, ctx), drawn, view, reveal_key)
@@ -222,7 +233,7 @@ def step(
         news = fresh
     canvas = _write(canvas, view, fresh, closed, drawn, log_p)
     # A row whose logits are not numbers ends here, with what it has written before.
-    canvas = canvas.replace(open=canvas.open & finite[:, None])
+    canvas = constrain_rows(canvas.replace(open=canvas.open & finite[:, None]))
     if sampler.reuse:
         cache = Kept(features, jnp.any(canvas.tokens != view.tokens))
     return State(canvas, cache, guided.state), _info(guided, finite, log_p, news, ctx)
@@ -282,5 +293,5 @@ def _info(guided: Guided, finite, log_p, kept, ctx: Context) -> Info:
 
 def _candidates(logits: Logits) -> Candidates:
     count = min(SHOWN, logits.shape[-1])
-    log_p, ids = jax.lax.top_k(jax.nn.log_softmax(logits), count)
-    return Candidates(ids, log_p)
+    log_p, ids = largest(jax.nn.log_softmax(logits), count)
+    return Candidates(ids, log_p, entropy(logits))

@@ -167,3 +167,14 @@ def test_sake_under_classifier_free_looks_at_the_conditional_branch():
     free, _ = outcome(sj.classifier_free(1.0), params, view)
     apart, _ = outcome(sj.sake(1.0), params, view)
     np.testing.assert_allclose(both - base, (free - base) + (apart - base), atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["features", "posterior"])
+def test_bfloat16_is_contrasted_in_float32(form):
+    """Two readings of nearly the same numbers: their difference would be lost in bfloat16."""
+    lm = sj.load("tests/goldens/llada", dtype="bfloat16")
+    guidance = sj.classifier_free(1.5, form=form)
+    chosen = sj.masked(lm, length=4, guidance=guidance)
+    canvas = sj.canvas([[1, 2, 3]], 4, mask_id=lm.config.mask_id)
+    done, _ = jax.eval_shape(sj.run, chosen, lm.params, jax.random.key(0), canvas)
+    assert done.log_p.dtype == jnp.float32
