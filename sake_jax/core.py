@@ -42,6 +42,11 @@ class Canvas(Node):
 
     Rows of one prompt stand together, `samples` of them. Prompts are padded on the
     left, so the first generated column is the same for every row.
+
+    >>> import sake_jax as sj
+    >>> made = sj.canvas([[1, 2]], 3, mask_id=9, samples=2)
+    >>> made.tokens.tolist(), made.start
+    ([[1, 2, 9, 9, 9], [1, 2, 9, 9, 9]], 2)
     """
 
     tokens: Leaf
@@ -69,7 +74,14 @@ class Canvas(Node):
 
 
 class View(Node):
-    """The canvas at one step, as denoisers, guidances and reveal rules see it."""
+    """The canvas at one step, as denoisers, guidances and reveal rules see it.
+
+    >>> import sake_jax as sj
+    >>> canvas = sj.canvas([[1]], 4, mask_id=9)
+    >>> view = sj.blocks(length=4, steps=4, block=2).view(canvas, jnp.int32(2))
+    >>> int(view.start), view.width, view.quota.tolist()  # the second block has begun
+    (3, 2, [1])
+    """
 
     tokens: Leaf
     open: Leaf
@@ -111,7 +123,12 @@ class View(Node):
 
 
 class Tables(Node):
-    """The vocabulary's embeddings on both ends of a denoiser."""
+    """The vocabulary's embeddings on both ends of a denoiser.
+
+    >>> embed, unembed = jnp.zeros((5, 3)), jnp.ones((5, 3))
+    >>> Tables(input=embed, output=unembed).output.shape
+    (5, 3)
+    """
 
     input: Leaf
     """(V, D) what the network reads for a token."""
@@ -129,6 +146,10 @@ class Denoiser(Protocol):
     the token it predicts; with a cache it may recompute the window only, but always
     returns all rows. `head` turns any slice of rows into logits. Make it a pytree, such as
     a `sake_jax.Node`, with its choices in static fields or class variables.
+
+    >>> import sake_jax as sj
+    >>> isinstance(sj.testing.ToyDenoiser(), sj.Denoiser)
+    True
     """
 
     affine: ClassVar[bool]
@@ -146,6 +167,10 @@ class Process(Protocol):
 
     A pytree; `revises` and `decides` are class variables. `clean` takes tokens that stand
     for noise out of the logits before guidance and filters see them.
+
+    >>> import sake_jax as sj
+    >>> isinstance(sj.absorbing(), sj.Process), sj.absorbing().decides
+    (True, True)
     """
 
     revises: ClassVar[bool]
@@ -162,6 +187,11 @@ class Context:
     """What a guidance sees at one step.
 
     It lives inside one trace and is never stored, so it may hold functions.
+
+    >>> import sake_jax as sj
+    >>> ctx = sj.testing.toy_context(sj.testing.toy_params(0), sj.testing.toy_view(0))
+    >>> ctx.features.shape, ctx.rows.shape  # all columns, and the window's
+    ((4, 10, 6), (4, 6, 6))
     """
 
     view: View
@@ -203,6 +233,14 @@ class Guidance(Node):
 
     Numbers belong in pytree leaves and choices in static fields: then one compiled
     program serves every number. All four methods are pure.
+
+    >>> import sake_jax as sj
+    >>> class Sharpen(sj.Guidance):
+    ...     factor: float = 2.0
+    ...
+    ...     def apply(self, logits, psi, state, ctx):
+    ...         return self.factor * logits, state
+    >>> both = sj.chain(Sharpen(1.5), sj.sake(1.0))
     """
 
     @property
@@ -270,7 +308,16 @@ Reveal = Callable[[Logits, WindowTokens, View, Key], WindowFlags]
 
 
 class Signal(Node):
-    """What one diversity guidance did at a step, means over each row's open positions."""
+    """What one diversity guidance did at a step, means over each row's open positions.
+
+    >>> import sake_jax as sj
+    >>> denoiser, params = sj.testing.ToyDenoiser(), sj.testing.toy_params(0)
+    >>> sampler = sj.sampler(denoiser, sj.blocks(4, 4), guidance=sj.sake(1.0), record="full")
+    >>> canvas = sj.canvas([[1, 2]], 4, mask_id=16)
+    >>> _, info = jax.eval_shape(sj.run, sampler, params, jax.random.key(0), canvas)  # no run
+    >>> info.signals[0].correlation.shape, info.signals[0].weights.shape
+    ((4, 1), (4, 1, 4, 6))
+    """
 
     covariance: Leaf
     """(B,) Cov[z, psi] under the logits it met: minus the entropy slope (Proposition 1)."""
@@ -285,16 +332,36 @@ class Signal(Node):
 
 
 class Candidates(Node):
-    """The most likely tokens of every window position, the most likely first."""
+    """The most likely tokens of every window position, the most likely first.
+
+    >>> import sake_jax as sj
+    >>> denoiser, params = sj.testing.ToyDenoiser(), sj.testing.toy_params(0)
+    >>> sampler = sj.sampler(denoiser, sj.blocks(4, 4), guidance=sj.sake(1.0), record="full")
+    >>> canvas = sj.canvas([[1, 2]], 4, mask_id=16)
+    >>> _, info = jax.eval_shape(sj.run, sampler, params, jax.random.key(0), canvas)  # no run
+    >>> info.candidates.log_p.shape  # five for each of the window's positions, steps first
+    (4, 1, 4, 5)
+    """
 
     ids: Leaf
     """(B, W, K)"""
     log_p: Leaf
     """(B, W, K) their log-probabilities in nats."""
+    entropy: Leaf
+    """(B, W) of the whole distribution, in nats."""
 
 
 class Info(Node):
-    """What happened at one step, one entry per row of the batch."""
+    """What happened at one step, one entry per row of the batch.
+
+    >>> import sake_jax as sj
+    >>> denoiser, params = sj.testing.ToyDenoiser(), sj.testing.toy_params(0)
+    >>> sampler = sj.sampler(denoiser, sj.blocks(4, 4), guidance=sj.sake(1.0), record="full")
+    >>> canvas = sj.canvas([[1, 2]], 4, mask_id=16)
+    >>> _, info = jax.eval_shape(sj.run, sampler, params, jax.random.key(0), canvas)  # no run
+    >>> info.entropy.shape, info.candidates.ids.shape  # steps first, then rows
+    ((4, 1), (4, 1, 4, 5))
+    """
 
     entropy: Leaf
     """Mean entropy in nats of the guided distribution over open positions."""

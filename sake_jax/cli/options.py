@@ -46,6 +46,10 @@ Sampler = Annotated[
 Cache = Annotated[
     str | None, typer.Option(help="'none', 'prefix' or 'dual': faster, an approximation.")
 ]
+Chat = Annotated[
+    bool | None,
+    typer.Option("--chat/--no-chat", help="Use the model's chat template; if it has one."),
+]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed writes the same texts.")]
 Batch = Annotated[int, typer.Option(min=1, help="Texts that are written together.")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or int8; as stored by default.")]

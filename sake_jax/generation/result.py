@@ -1,13 +1,18 @@
 """What a generation gives back, row by row and as arrays."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sake_jax.checks import require
 from sake_jax.core import Info
 from sake_jax.journal import Journal, Line, wrong_line
+from sake_jax.settings import rebuild
+from sake_jax.text import tokenizer as saved_tokenizer
+from sake_jax.viewer import Page, Recording, page, recorded
 
 ENDINGS = ("length", "token", "string")
 """Why a row ended: all columns are written, an end token, a stop string."""
@@ -36,7 +41,16 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """Q prompts, M samples of each, N columns."""
+    """Q prompts, M samples of each, N columns.
+
+    >>> import jax
+    >>> import sake_jax as sj
+    >>> lm = sj.load("tinystories")
+    >>> sampler = sj.masked(lm, length=8, guidance=sj.sake(1.0), draw=sj.temperature(0.7))
+    >>> out = sj.generate(lm, sampler, ["once upon a time"], samples=2, key=jax.random.key(0))
+    >>> out.tokens.shape, out.ended
+    ((1, 2, 8), [['length', 'length']])
+    """
 
     rows: list[Row]
     """Prompt by prompt, sample by sample."""
@@ -83,6 +97,54 @@ class Generation:
         journal.append(dataclasses.asdict(row) for row in new)
         return Path(folder)
 
+    def to_html(
+        self,
+        beside: "Generation | None" = None,
+        *,
+        names: Sequence[str] = ("guided", "unguided"),
+        tokenizer: Any = None,
+    ) -> Page:
+        """One page, without network, to watch the canvas fill: notebooks show it, `save` writes it.
+
+        For generations with trajectory=True of a sampler with record="full".
+
+        Args:
+          beside: another generation of the same prompts, such as one without guidance.
+          names: what the two are called.
+          tokenizer: the model's own by default; tokens are shown as ids where it has none.
+        """
+        shown = [self] if beside is None else [self, beside]
+        tokenizer = tokenizer or _tokenizer(self.settings)
+        runs = [run._recording(n, tokenizer) for run, n in zip(shown, names, strict=False)]
+        first, *others = self.settings["options"]["prompts"]
+        if not isinstance(first, str):
+            first = tokenizer.decode(first) if tokenizer else f"{len(first)} tokens"
+        return page(runs, tokenizer, first + (f" (and {len(others)} more)" if others else ""))
+
+    def _recording(self, name: str, tokenizer: Any) -> Recording:
+        """What the viewer shows of this run."""
+        recorded(self.info, self.trajectory)
+        assert self.info is not None
+        assert self.trajectory is not None
+        options, config = self.settings["options"], rebuild(self.settings["model"]["config"])
+        prompts = [_ids(prompt, tokenizer) for prompt in options["prompts"]]
+        block, columns = config.network.block_size or 1, self.trajectory.shape[-1]
+        place = _first_infilled if options["infill"] else _first_before
+        return Recording(
+            name=name,
+            prompts=prompts,
+            first=[place(len(ids), columns, block) for ids in prompts],
+            infill=options["infill"],
+            samples=self.samples,
+            tokens=self.tokens.reshape(-1, columns),
+            written=self.written.reshape(-1, columns),
+            log_p=self.log_p.reshape(-1, columns),
+            ended=[row.ended for row in self.rows],
+            info=self.info,
+            trajectory=self.trajectory,
+            mask_id=config.mask_id,
+        )
+
     def _array(self, name: str, dtype: Any) -> np.ndarray:
         flat = np.asarray([getattr(row, name) for row in self.rows], dtype)
         return flat.reshape(-1, self.samples, flat.shape[-1])
@@ -103,3 +165,29 @@ def _row(journal: Journal, number: int, line: Line) -> Row:
 
 def _grouped(values: list, samples: int) -> list[list]:
     return [values[at : at + samples] for at in range(0, len(values), samples)]
+
+
+def _tokenizer(settings: dict[str, Any]) -> Any:
+    """The tokenizer beside the weights, or None."""
+    folder = settings["model"]["folder"]
+    try:
+        return saved_tokenizer(None if folder is None else Path(folder))
+    except ValueError:  # ids are shown instead
+        return None
+
+
+def _ids(prompt: str | Sequence[int], tokenizer: Any) -> list[int]:
+    rule = "a page about texts needs the model's tokenizer"
+    remedy = "pass tokenizer=lm.tokenizer"
+    require(tokenizer or not isinstance(prompt, str), rule, "none where the model was", remedy)
+    return list(tokenizer(prompt)["input_ids"]) if isinstance(prompt, str) else list(prompt)
+
+
+def _first_before(count: int, columns: int, block: int) -> int:
+    """Where a prompt begins: whole blocks of it stand before the first written column."""
+    return -(count // block * block)
+
+
+def _first_infilled(count: int, columns: int, block: int) -> int:
+    """Where a text to fill in begins: it ends with the last column, or just before it."""
+    return (columns - count) // block * block

@@ -156,6 +156,8 @@ def test_a_full_record_keeps_candidates_and_kernel_weights():
     assert info.start.tolist() == [3] * 6 + [9] * 6
     assert info.candidates.ids.shape == (12, 6, 6, 5)
     assert bool(jnp.all(jnp.diff(info.candidates.log_p, axis=-1) <= 0))
+    assert info.candidates.entropy.shape == (12, 6, 6)
+    assert bool(jnp.all(info.candidates.entropy > 0))
     assert not jnp.array_equal(info.candidates.ids, info.base_candidates.ids)
     within, across = info.signals
     assert within.weights.shape == (12, 6, 6, 15)  # window rows against all columns

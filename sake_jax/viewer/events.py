@@ -1,0 +1,91 @@
+"""The changes of a row, and what was true when each token was last written."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sake_jax.core import Candidates
+from sake_jax.viewer.recording import Recording
+
+REPELLERS = 6
+"""How many of the rows that repel a token are kept."""
+UNLIKELY = -50.0
+"""Log-probabilities below this are those of forbidden tokens."""
+
+
+class Events(NamedTuple):
+    """E changes of a row in the order of time: a row is its blank, changed by them."""
+
+    step: np.ndarray
+    """(E,) counted from 0, of the steps taken."""
+    column: np.ndarray
+    token: np.ndarray
+    log_p: np.ndarray
+    """(E,) under the guided distribution; NaN where it is not known."""
+    last: np.ndarray
+    """(E,) whether the column is not changed again."""
+
+
+def events(run: Recording, row: int, steps: np.ndarray) -> Events:
+    """The changes of a row; `steps` are those of the plan that were taken."""
+    states = np.concatenate([run.blank(row)[None], run.trajectory[steps, row]])
+    step, column = np.nonzero(states[1:] != states[:-1])
+    token = states[step + 1, column]
+    last = np.zeros(len(step), bool)
+    _, newest = np.unique(column[::-1], return_index=True)
+    last[len(step) - 1 - newest] = True
+    chances = _chances(run, row, steps[step], column, token)
+    known = last & run.written[row, column] & (run.log_p[row, column] != 0)
+    return Events(step, column, token, np.where(known, run.log_p[row, column], chances), last)
+
+
+def replayed(blank: np.ndarray, found: Events, steps: int) -> np.ndarray:
+    """(S, N) the trajectory again: what the page does."""
+    states = np.repeat(blank[None], steps, axis=0)
+    for step, column, token in zip(found.step, found.column, found.token, strict=True):
+        states[step:, column] = token
+    return states
+
+
+def before_and_after(
+    run: Recording, row: int, step: int, column: int
+) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
+    """(token, log-probability) of the likeliest candidates before and after guidance."""
+    base, guided = run.info.base_candidates, run.info.candidates
+    assert base is not None
+    assert guided is not None
+    return _likeliest(run, base, row, step, column), _likeliest(run, guided, row, step, column)
+
+
+def entropy(run: Recording, row: int, step: int, column: int) -> float:
+    """Nats of the guided distribution that a token was drawn from."""
+    assert run.info.candidates is not None
+    return float(run.info.candidates.entropy[step, row, column - int(run.info.start[step, row])])
+
+
+def repellers(run: Recording, row: int, step: int, column: int) -> list[tuple[int, float]]:
+    """(column, weight) of the rows that repel this one most, summed over the guidances."""
+    kept = [signal.weights for signal in run.info.signals if signal.weights is not None]
+    if not kept:
+        return []
+    at = column - int(run.info.start[step, row])
+    weights = np.sum([part[step, row, at] for part in kept], axis=0)
+    strongest = np.argsort(-weights, kind="stable")[:REPELLERS]
+    shift = weights.shape[0] - run.columns  # canvases end with the last column that is written
+    return [(int(c) - shift, float(weights[c])) for c in strongest if weights[c] > 0]
+
+
+def _likeliest(run: Recording, kept: Candidates, row: int, step: int, column: int) -> list:
+    at = column - int(run.info.start[step, row])
+    pairs = zip(kept.ids[step, row, at], kept.log_p[step, row, at], strict=True)
+    return [(int(token), float(log_p)) for token, log_p in pairs if log_p > UNLIKELY]
+
+
+def _chances(run: Recording, row: int, step: Any, column: Any, token: Any) -> np.ndarray:
+    """(E,) log-probabilities of drawn tokens that are among the candidates."""
+    kept = run.info.candidates
+    assert kept is not None
+    at = column - run.info.start[step, row]
+    found = kept.ids[step, row, at] == token[:, None]
+    log_p = np.where(found, kept.log_p[step, row, at], 0).sum(axis=-1)
+    return np.where(found.any(axis=-1), log_p, np.nan)

@@ -1,0 +1,59 @@
+"""One HTML file that needs nothing else: markup, style, program and payload."""
+
+import html
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from sake_jax.viewer.payload import payload
+from sake_jax.viewer.recording import Recording
+
+SCRIPTS = ("rows", "canvas", "inspector", "charts", "similarity", "page")
+"""In this order they are one program."""
+HEIGHT = 760
+"""Pixels of the page in a notebook."""
+
+
+class Page(str):
+    """An HTML document; notebooks show it, apart from their own page."""
+
+    def _repr_html_(self) -> str:
+        style = f"width: 100%; height: {HEIGHT}px; border: 0"
+        return f'<iframe title="denoising" style="{style}" srcdoc="{html.escape(self)}"></iframe>'
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the document to a file."""
+        path = Path(path)
+        path.write_text(self, encoding="utf-8")
+        return path
+
+
+def page(runs: Sequence[Recording], tokenizer: Any = None, title: str = "a generation") -> Page:
+    """The page of one recording, or of two side by side.
+
+    Args:
+      runs: one, or two of the same prompts.
+      tokenizer: of the model; tokens are shown as ids without one.
+      title: what stands above.
+    """
+    parts = {
+        "title": html.escape(title),
+        "style": _file("page.css"),
+        "payload": embedded(payload(runs, tokenizer)),
+        "script": "\n".join(_file(f"{name}.js") for name in SCRIPTS),
+    }
+    # In one pass, so that nothing inside a part is taken for a place to fill.
+    return Page(re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("page.html")))
+
+
+def embedded(tree: Any) -> str:
+    """JSON that may stand inside a script element: it has no "<", so nothing ends it early."""
+    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
+
+
+def _file(name: str) -> str:
+    return (resources.files("sake_jax.viewer") / "web" / name).read_text(encoding="utf-8")
