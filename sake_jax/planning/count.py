@@ -1,0 +1,154 @@
+"""What a program computes, reads and sends, counted from its trace: loops by their rounds.
+
+The compiler's own count has the body of a loop once, however often it runs. Only matrix products
+count here: they are nearly all of a language model's work, and what stands between them is fused
+into them. Each product is held to a roofline of its own, so that a weight that is read for few rows
+costs its bytes and one that is read for many its operations.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+
+from sake_jax.planning.chips import Chip
+from sake_jax.sharding import RULES, Axes
+
+KEEP = ("convert_element_type", "sharding_constraint", "copy", "optimization_barrier", "slice")
+"""What leaves an array's axes where they are."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Of one chip."""
+
+    flops: float = 0.0
+    bytes: float = 0.0
+    """Of the operands and results of matrix products."""
+    sent: float = 0.0
+    """Bytes to other chips: sums of products over a split axis."""
+    seconds: float = 0.0
+    """The slower of computing and reading, product by product, and then sending."""
+
+    def __add__(self, other: "Cost") -> "Cost":
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Cost(*(a + b for a, b in pairs))
+
+    def __mul__(self, times: float) -> "Cost":
+        return Cost(*(times * part for part in dataclasses.astuple(self)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Counter:
+    """Counts for one chip of a mesh with these sizes."""
+
+    chip: Chip
+    sizes: Mapping[str, int]
+    shares: Sequence[float] | None = None
+    """How often each branch of the denoiser's choice of columns is taken; the last one always,
+    by default."""
+
+    def count(self, program: ClosedJaxpr, marks: Sequence[Axes | None]) -> Cost:
+        """Of a program whose arguments have these logical axes, where they are parameters."""
+        return self._walk(program.jaxpr, list(marks))
+
+    def _walk(self, jaxpr: Jaxpr, marks: list[Axes | None]) -> Cost:
+        known: dict[Var, Axes | None] = dict(zip(jaxpr.invars, marks, strict=True))
+        read = lambda atom: None if isinstance(atom, Literal) else known.get(atom)  # noqa: E731
+        total = Cost()
+        for equation in jaxpr.eqns:
+            own = [read(atom) for atom in equation.invars]
+            total += self._equation(equation, own)
+            for variable in equation.outvars:
+                known[variable] = _after(equation, own, variable)
+        return total
+
+    def _equation(self, equation: Any, marks: list[Axes | None]) -> Cost:
+        name, params = equation.primitive.name, equation.params
+        if name == "dot_general":
+            return self._product(equation, marks)
+        if name == "scan":
+            fixed = params["num_consts"] + params["num_carry"]
+            inner = marks[:fixed] + [mark and mark[1:] for mark in marks[fixed:]]
+            return self._walk(params["jaxpr"].jaxpr, inner) * params["length"]
+        if name == "while":
+            first = params["cond_nconsts"]
+            return self._walk(params["body_jaxpr"].jaxpr, marks[first:])
+        if name == "cond":
+            branches = [self._walk(branch.jaxpr, marks[1:]) for branch in params["branches"]]
+            return self._branches(branches)
+        for key in ("jaxpr", "call_jaxpr"):
+            if key in params:
+                inner = params[key]
+                jaxpr = inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
+                return self._walk(jaxpr, marks[-len(jaxpr.invars) :] if jaxpr.invars else [])
+        return Cost()
+
+    def _branches(self, costs: list[Cost]) -> Cost:
+        if self.shares is None or len(self.shares) != len(costs):
+            return max(costs, key=lambda cost: cost.seconds)
+        return sum((c * s for c, s in zip(costs, self.shares, strict=True)), Cost())
+
+    def _product(self, equation: Any, marks: list[Axes | None]) -> Cost:
+        (left, right), (out,) = equation.invars, equation.outvars
+        contracted = equation.params["dimension_numbers"][0]
+        inner = math.prod(left.aval.shape[at] for at in contracted[0])
+        sums = 1
+        for dims, mark in zip(contracted, marks, strict=True):
+            for at in dims:
+                sums = max(sums, self._parts(mark[at] if mark else None))
+        everywhere = math.prod(self.sizes.values())
+        flops = 2 * inner * math.prod(out.aval.shape) / everywhere
+        moved = sum(
+            self._bytes(atom, mark)
+            for atom, mark in ((left, marks[0]), (right, marks[1]), (out, None))
+        )
+        sent = self._sent(equation, marks, sums)
+        slower = max(flops / self.chip.flops, moved / self.chip.bandwidth)
+        return Cost(flops, moved, sent, slower + sent / self.chip.link)
+
+    def _sent(self, equation: Any, marks: list[Axes | None], parts: int) -> float:
+        """Bytes for a sum over a split axis: of the results, added up, or of the parameter, brought
+        together before, whichever is less."""
+        everywhere, (out,) = math.prod(self.sizes.values()), equation.outvars
+        added = 2 * _size(out.aval) * parts / everywhere
+        weights = zip(equation.invars, marks, strict=True)
+        brought = [self._bytes(atom, mark) * parts for atom, mark in weights if mark]
+        return min([added, *brought]) * (parts - 1) / parts
+
+    def _bytes(self, atom: Any, mark: Axes | None) -> float:
+        """A chip's part: of a parameter by its axes, of others an equal one."""
+        if mark is None:
+            return _size(atom.aval) / math.prod(self.sizes.values())
+        return _size(atom.aval) / math.prod(self._parts(name) for name in mark)
+
+    def _parts(self, name: str | None) -> int:
+        return self.sizes.get(RULES.get(name or "", ""), 1)
+
+
+def _size(aval: Any) -> int:
+    return math.prod(aval.shape) * aval.dtype.itemsize
+
+
+def _after(equation: Any, marks: list[Axes | None], variable: Any) -> Axes | None:
+    """The logical axes of a result, where it is still a parameter."""
+    name, rank = equation.primitive.name, getattr(variable.aval, "ndim", 0)
+    mark = marks[0] if marks else None
+    if mark is None:
+        return None
+    if name in KEEP and len(mark) == rank:
+        return mark
+    if name == "squeeze":
+        gone = equation.params["dimensions"]
+        return tuple(axis for at, axis in enumerate(mark) if at not in gone)
+    if name == "transpose":
+        return tuple(mark[at] for at in equation.params["permutation"])
+    return None
+
+
+def trace(function: Any, *arguments: Any) -> ClosedJaxpr:
+    """A program's trace, from shapes alone."""
+    return jax.make_jaxpr(function)(*arguments)

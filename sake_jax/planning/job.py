@@ -1,0 +1,133 @@
+"""What is to be run: a model, how it is sampled, and how many rows."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from sake_jax.canvas import canvas
+from sake_jax.checks import one_of, require, whole
+from sake_jax.conversion.checkpoint import quantized
+from sake_jax.core import Canvas, Guidance
+from sake_jax.guidance.compose import chain, identity
+from sake_jax.models import LanguageModel, ModelConfig, fit, network
+from sake_jax.samplers.request import Request
+from sake_jax.samplers.step import Sampler
+from sake_jax.sharding import Axes, padded, sharding
+from sake_jax.typing import Params
+
+DTYPES = ("bfloat16", "float32", "int8")
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A run to be planned, from shapes alone.
+
+    >>> from sake_jax.planning.known import described
+    >>> Job(described("tinystories"), Request(length=32), batch=4).columns
+    160
+    """
+
+    config: ModelConfig
+    request: Request
+    batch: int = 1
+    """Rows together."""
+    samples: int = 1
+    """Rows of one prompt."""
+    prompt: int = 128
+    """Columns."""
+    dtype: str = "bfloat16"
+    """Of the parameters; "int8" has kernels of it, and the rest in bfloat16."""
+    guidance: Guidance | None = None
+    """In place of the request's, for those that it has no word for."""
+
+    def __post_init__(self) -> None:
+        one_of("dtype", self.dtype, DTYPES)
+        whole("prompt", self.prompt, at_least=0)
+        rule = "batch must be a multiple of samples"
+        fits = whole("batch", self.batch) % whole("samples", self.samples) == 0
+        require(fits, rule, (self.batch, self.samples), "rows of one prompt stand together")
+        rule = f"prompt and length must fit the model's context of {self.config.network.context}"
+        require(self.columns <= self.config.network.context, rule, self.columns, "shorten one")
+
+    @property
+    def columns(self) -> int:
+        return self.prompt + self.request.length
+
+    @property
+    def network(self) -> Any:
+        return quantized(self.config).network if self.dtype == "int8" else self.config.network
+
+    @property
+    def leaves(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and dtypes of the parameters by path."""
+        short = jnp.float32 if self.dtype == "float32" else jnp.bfloat16
+        keep = network.exact(self.network)
+
+        def leaf(path: str, found: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+            kept = path in keep or found.dtype == jnp.int8
+            return jax.ShapeDtypeStruct(found.shape, found.dtype if kept else short)
+
+        return {
+            p: leaf(p, found) for p, found in network.flat(network.abstract(self.network)).items()
+        }
+
+    def with_request(self, **changes: Any) -> "Job":
+        """The same job, sampled in another way."""
+        return dataclasses.replace(self, request=dataclasses.replace(self.request, **changes))
+
+    def guided_by(self, guidance: Guidance) -> "Job":
+        """The same job with another guidance."""
+        return dataclasses.replace(self, guidance=guidance)
+
+    def arguments(self, mesh: Mesh) -> tuple[Sampler, Params, Any, Canvas]:
+        """What `run` is called with, as shapes on a mesh."""
+        sizes = dict(mesh.shape)
+        fit.require_heads(self.network, sizes)
+        rule = "the mesh's data axis must divide the batch"
+        require(self.batch % sizes["data"] == 0, rule, sizes["data"], f"batch is {self.batch}")
+        params = network.nested(
+            {path: _placed(mesh, leaf, self.axes[path]) for path, leaf in self.leaves.items()}
+        )
+        sampler = self.sampler(params)
+        rows = self._canvas()
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        return sampler, params, _on(mesh, key), jax.tree.map(functools.partial(_on, mesh), rows)
+
+    @functools.cached_property
+    def axes(self) -> dict[str, Axes]:
+        """Logical names of the parameters' axes by path."""
+        return network.axes(self.network)
+
+    def sampler(self, params: Params) -> Sampler:
+        config = dataclasses.replace(self.config, network=self.network)
+        made = self.request.build(LanguageModel(config, params))
+        return (
+            made
+            if self.guidance is None
+            else made.replace(guidance=chain(identity(), self.guidance))
+        )
+
+    def _canvas(self) -> Canvas:
+        """Rows with prompts of this many columns."""
+        noise = self.config.mask_id
+        prompts = np.zeros((self.batch // self.samples, self.prompt), np.int32).tolist()
+        options = {"samples": self.samples, "align": self.network.block_size or 1}
+        places = self.config.positions
+        return canvas(prompts, self.request.length, mask_id=noise, positions=places, **options)
+
+
+def _placed(mesh: Mesh, leaf: jax.ShapeDtypeStruct, axes: Axes) -> jax.ShapeDtypeStruct:
+    shape = padded(leaf.shape, axes, dict(mesh.shape))
+    return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=sharding(mesh, shape, axes))
+
+
+def _on(mesh: Mesh, leaf: Any) -> jax.ShapeDtypeStruct:
+    """Rows of a batch over the data axis."""
+    leaf = jax.typeof(leaf) if not hasattr(leaf, "shape") else leaf
+    spec = PartitionSpec("data") if leaf.ndim else PartitionSpec()
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec))

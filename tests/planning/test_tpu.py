@@ -1,0 +1,65 @@
+"""Plans for TPUs, by their own compiler."""
+
+import pytest
+
+from sake_jax.planning import Job, described, plan, topology
+from sake_jax.planning.chips import GIB
+from sake_jax.planning.overhead import overheads
+from sake_jax.samplers.request import Request
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("libtpu")
+
+PROTOTYPE = [
+    # chips, mesh, batch, prompt, peak GiB of a chip by an earlier hand-written sampler
+    ("v5e:2x4", {"tensor": 8}, 1, 128, 2.24),
+    ("v5e:2x4", {"data": 2, "tensor": 4}, 8, 1024, 4.8),
+    ("v5e:4x4", {"data": 4, "tensor": 4}, 16, 128, 4.5),
+    ("v5p:2x2x1", {"tensor": 4}, 1, 128, 4.5),
+    ("v6e:1x1", {}, 1, 128, 16.05),
+]
+
+
+def llada(batch: int, prompt: int, **words) -> Job:
+    request = Request(length=128, block=32, temperature=0.7, **words)
+    return Job(described("llada-8b"), request, batch=batch, prompt=prompt)
+
+
+def test_a_small_model():
+    job = Job(described("tinystories"), Request(length=16), batch=8, prompt=16)
+    found = plan(job, topology("v5e:2x4"), {"data": 8})
+    assert found.fits
+    assert found.compiler_flops
+    assert found.compiler_seconds is not None
+    assert 0.01 < found.cost.seconds / found.compiler_seconds < 1
+
+
+def test_an_arrangement_that_is_none():
+    with pytest.raises(ValueError, match="must know the arrangement"):
+        topology("v5e:3x5")
+
+
+def test_a_model_that_does_not_fit():
+    found = plan(llada(8, 2048), topology("v5e:1x1"), {})
+    assert found.fits is False
+    assert found.complaint
+
+
+@pytest.mark.parametrize(("chips", "mesh", "batch", "prompt", "peak"), PROTOTYPE)
+def test_llada_takes_no_more_than_the_prototype(chips, mesh, batch, prompt, peak):
+    found = plan(llada(batch, prompt), topology(chips), mesh)
+    assert found.fits
+    assert found.memory is not None
+    assert found.memory.peak <= peak * GIB
+    assert found.seconds < 180
+
+
+@pytest.mark.parametrize("prompt", [128, 1024])
+def test_sake_is_nearly_free(prompt):
+    found = overheads(llada(1, prompt), topology("v6e:1x1"), {})
+    base = found["none"].cost.seconds
+    added = {name: each.cost.seconds / base - 1 for name, each in found.items()}
+    assert added["SAKE folded"] <= 0.005
+    assert added["SAKE, window only"] <= 0.06
+    assert added["SAKE, window only, input table"] <= 0.06
+    assert added["classifier-free"] > 0.33
