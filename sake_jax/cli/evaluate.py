@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 import sake_jax as sj
-from sake_jax.checks import one_of, require
+from sake_jax.checks import number, one_of, require
 from sake_jax.cli import options
 from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
 from sake_jax.cli.generate import remember_programs
@@ -47,6 +47,10 @@ REPORT = """Example:
 
 sake-jax report runs/base-0.2 runs/d-cfg-0.2 runs/sake-0.2 --k 1,2,8,16,32 --out runs/figure
 """
+SEARCH = """Example:
+
+sake-jax search humaneval --model path/to/llada --k 32 --length 256 --out runs/search
+"""
 
 TaskName = Annotated[
     str, typer.Argument(help="'humaneval', 'mbpp', 'gsm8k', 'story', 'brainstorm'.")
@@ -77,7 +81,8 @@ def evaluate(
         str | None,
         typer.Option(
             help="A row of the paper's tables, such as 'base-0.2', 'd-cfg-0.5', 'sake-0.7', "
-            "'top-p-0.95'; other options change it."
+            "'top-p-0.95'; other options change it. The paper's numbers stand beside its own model "
+            "only, known by its name or its folder's, LLaDA-8B-Base."
         ),
     ] = None,
     model: Annotated[
@@ -135,9 +140,11 @@ def evaluate(
             sampler=sampler,
             cache=cache,
         )
-        asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
+        guided, remedy = request.guidance != "none", "name one with --guidance"
+        require(guided or strength is None, "--strength is for guidances", strength, remedy)
         part, ks = _shard(shard), _numbers(k)
         require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
+        asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
         folder = out or Path("runs") / task
         writer = model or row.model
         configuration = {
@@ -184,7 +191,7 @@ def report(
         _show(write_report([read(folder) for folder in folders], out, _numbers(k)), out)
 
 
-@app.command()
+@app.command(epilog=SEARCH)
 def search(
     task: TaskName,
     data: Data = None,
@@ -233,14 +240,17 @@ def _task(name: str, data: Path | None, examples: Path | None, limit: int | None
         return open_ended(data or "", name=name, limit=limit)
     if name == "humaneval":
         require(examples is None, "--examples is for mbpp and gsm8k", name, "leave it out")
+        run([])  # refuses here rather than after the first answers
         return humaneval(data, limit=limit, execute=run)
     if name == "mbpp":
+        run([])
         return mbpp(data, examples=examples, limit=limit, execute=run)
     return gsm8k(data, examples=examples, limit=limit)
 
 
 def _execute(seconds: float, unsafe: bool) -> Any:
     """Verdicts must not depend on how busy the machine is: what counts is processor time."""
+    seconds = number("--seconds", seconds, above=0)
     limits = Limits(seconds=3 * seconds, cpu_seconds=math.ceil(seconds))
     return functools.partial(run_programs, limits=limits, unsafe=unsafe)
 
@@ -252,14 +262,14 @@ def _load(model: str, dtype: str | None, mesh: str | None) -> LanguageModel:
 
 def _numbers(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
-    right = all(part.isdigit() and int(part) > 0 for part in parts)
+    right = all(part.isdecimal() and int(part) > 0 for part in parts)
     require(right, "--k must be whole numbers with commas", text, "such as 1,8,32")
     return tuple(sorted({int(part) for part in parts}))
 
 
 def _shard(text: str) -> Shard:
     index, _, of = text.partition("/")
-    right = index.isdigit() and of.isdigit()
+    right = index.isdecimal() and of.isdecimal()
     require(right, "--shard must be INDEX/NUMBER", text, "such as 0/4 for the first of four")
     return Shard(int(index), int(of))
 

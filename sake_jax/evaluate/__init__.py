@@ -1,4 +1,9 @@
-"""What generated texts are worth: diversity, likelihood under a judge, and right answers."""
+"""What generated texts are worth: diversity, likelihood under a judge, and right answers.
+
+>>> from sake_jax.evaluate import distinct, words
+>>> distinct([words("the cat sat"), words("the cat ran")], 2)
+0.75
+"""
 
 from sake_jax.evaluate.bleu import self_bleu as self_bleu
 from sake_jax.evaluate.diversity import distinct as distinct

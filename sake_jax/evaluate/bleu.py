@@ -19,6 +19,10 @@ def self_bleu(texts: Sequence[Units], n: int = 4) -> float:
     compare sets of the same size. Sentence BLEU with exponential smoothing and effective order,
     which is sacrebleu's default for sentences, of texts that are cut already.
 
+    >>> same = ["the", "cat", "sat", "on", "it"]
+    >>> self_bleu([same, same])
+    1.0
+
     Args:
       texts: at least two, cut into `words` or token ids.
       n: the longest phrases that count.

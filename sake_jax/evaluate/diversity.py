@@ -15,7 +15,11 @@ WORD = re.compile(r"\w+(?:['’]\w+)?|[^\w\s]")
 
 
 def words(text: str) -> list[str]:
-    """Words and punctuation marks, in lower case."""
+    """Words and punctuation marks, in lower case.
+
+    >>> words("The cat sat.")
+    ['the', 'cat', 'sat', '.']
+    """
     return WORD.findall(text.lower())
 
 
@@ -30,13 +34,20 @@ def distinct(texts: Sequence[Units], n: int = 2) -> float:
 
     Of one text, it tells how little that repeats itself. It falls with the number of texts:
     compare sets of the same size. Without any n-gram it is 0.
+
+    >>> distinct([["a", "b", "a", "b"]], n=2)  # ab, ba, ab
+    0.6666666666666666
     """
     found = [gram for text in texts for gram in grams(text, n)]
     return len(set(found)) / max(len(found), 1)
 
 
 def distinct_within(texts: Sequence[Units], n: int = 2) -> float:
-    """The mean of each text's own distinct-n; texts shorter than `n` are left out."""
+    """The mean of each text's own distinct-n; texts shorter than `n` are left out.
+
+    >>> distinct_within([["a", "b"], ["a", "b"]])  # neither repeats itself
+    1.0
+    """
     found = [distinct([text], n) for text in texts if len(text) >= n]
     return float(np.mean(found)) if found else 0.0
 
@@ -45,6 +56,9 @@ def entropy(texts: Sequence[Units]) -> float:
     """The mean entropy of each text's own units, in nats: low where few are used again and again.
 
     "Sample entropy" in MDLM's line of work. It tells collapse that perplexity rewards.
+
+    >>> round(entropy([["a", "b", "c", "d"]]), 3)  # log 4
+    1.386
     """
     found = [_entropy(text) for text in texts if len(text)]
     return float(np.mean(found)) if found else 0.0

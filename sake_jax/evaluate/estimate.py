@@ -9,7 +9,7 @@ from sake_jax.checks import require, whole
 
 
 class Estimate(NamedTuple):
-    """A mean over problems, and its bootstrap interval."""
+    """A mean, and its bootstrap interval."""
 
     value: float
     low: float
@@ -19,9 +19,21 @@ class Estimate(NamedTuple):
 def estimate(
     scores: Sequence[float] | np.ndarray, *, level: float = 0.95, draws: int = 10_000, seed: int = 0
 ) -> Estimate:
-    """The mean of one score per problem, with the bootstrap interval over problems.
+    """The mean of scores, with the bootstrap interval over what was scored.
 
-    It tells how much the choice of problems matters; where all scores are equal it has no width.
+    It tells how much that choice matters: of the problems where each has one score, of the seeds
+    where each run has one. Scores must be independent of each other. Of few it is too narrow, for
+    a resample holds no values that were not seen; where all are equal it has no width.
+
+    >>> value, low, high = estimate([0.0, 1.0, 1.0, 0.0])
+    >>> value, low < value < high
+    (0.5, True)
+
+    Args:
+      scores: one for each problem, prompt, run or seed.
+      level: how often the interval should hold the true mean.
+      draws: resamples.
+      seed: of the resamples.
     """
     scores = np.asarray(scores, np.float64)
     require(scores.ndim == 1 and scores.size, "an estimate needs scores", scores, "give some")

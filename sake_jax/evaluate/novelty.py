@@ -20,6 +20,9 @@ def partition(texts: Sequence[str], same: Same) -> list[int]:
 
     A text joins the earliest class whose first text is the same as it, or opens a new one. So
     classes depend on the order where `same` is not transitive.
+
+    >>> partition(["a cat", "A cat!", "a dog"], same_words(1.0))
+    [0, 0, 1]
     """
     rule = "texts must be a list of texts"
     require(not isinstance(texts, str), rule, texts, "put a single one in a list")
@@ -32,7 +35,11 @@ def partition(texts: Sequence[str], same: Same) -> list[int]:
 
 
 def distinct_count(texts: Sequence[str], same: Same) -> int:
-    """How many classes the texts fall into: 1 where all are the same, 0 without texts."""
+    """How many classes the texts fall into: 1 where all are the same, 0 without texts.
+
+    >>> distinct_count(["a cat", "A cat!", "a dog"], same_words(1.0))
+    2
+    """
     return len(set(partition(texts, same)))
 
 
@@ -41,6 +48,9 @@ def same_words(share: float = UNIGRAM) -> Same:
 
     The share is the F-measure of common words, repetitions included, as in ROUGE-1. 1 asks for
     the very same words.
+
+    >>> same_words(0.5)("the big cat", "the small cat")
+    True
     """
     share = number("share", share, at_least=0, at_most=1)
 

@@ -33,7 +33,11 @@ def pass_at_k(
 def pass_rate(
     correct: Table, k: int, *, level: float = 0.95, draws: int = 10_000, seed: int = 0
 ) -> Estimate:
-    """Unbiased pass@k over problems, with its bootstrap interval."""
+    """Unbiased pass@k over problems, with its bootstrap interval.
+
+    >>> pass_rate([[True, False], [False, False]], 1).value
+    0.25
+    """
     rows = _rows(correct)
     scores = pass_at_k([len(row) for row in rows], [sum(row) for row in rows], k)
     return estimate(scores, level=level, draws=draws, seed=seed)
@@ -54,6 +58,9 @@ def pass_at_evaluations(
     k e <= budget, and its score the unbiased pass@k; 0 where not even one sample is affordable.
     Beyond the samples that were drawn k stays at their number, so that the value is then a lower
     bound: compare methods at budgets that all of them can spend.
+
+    >>> pass_at_evaluations([[True, False]], evaluations=64, budget=128).value  # two samples
+    1.0
 
     Args:
       correct: problems by samples.

@@ -36,6 +36,9 @@ def rke(features: Any = None, *, similarity: Any = None) -> float:
     """Rényi kernel entropy of order 2 in nats (Jalali et al. 2023): exp of it counts modes.
 
     It is the logarithm of `vendi` of order 2, and needs no eigenvalues. The arguments are the same.
+
+    >>> round(rke([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), 4)  # log 2
+    0.6931
     """
     return _collision(_density(features, similarity))
 

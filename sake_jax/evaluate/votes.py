@@ -50,6 +50,11 @@ def self_consistency(
 ) -> Consistency:
     """The accuracy of votes over n samples, with bootstrap intervals over problems.
 
+    >>> answers = [["7", "7", "9"], ["1", "2", "2"]]
+    >>> found = self_consistency(answers, lambda problem, answer: answer in ("7", "1"), n=3)
+    >>> found.first.value  # the first problem's vote is right
+    0.5
+
     Args:
       answers: of every problem's samples, in the order they were drawn.
       correct: whether an answer to the problem of this number is right.

@@ -53,7 +53,11 @@ def _from_hub(hub: Hub | None) -> list[Placed]:
     except ImportError as error:
         remedy = 'pip install "sake-jax[eval]", or name a file'
         raise ValueError(f"{hub.name} needs the package datasets; {remedy}.") from error
-    rows = load_dataset(hub.name, hub.config, split=hub.split)
+    try:
+        rows = load_dataset(hub.name, hub.config, split=hub.split)
+    except Exception as error:  # of many kinds: the network's, the hub's, the package's own
+        rule, remedy = f"{hub.name} must come from the hub", "check the network, or name a file"
+        raise ValueError(f"{rule}, got {error}; {remedy}.") from error
     return [(f"{hub.name}, {hub.split} record {at}", dict(row)) for at, row in enumerate(rows, 1)]
 
 
@@ -62,9 +66,16 @@ def _from_file(path: Path) -> list[Placed]:
     rule, remedy = f"{path.name} must end with one of {', '.join(KINDS)}, or that and .gz", "rename"
     require(kind in KINDS, rule, path.name, remedy)
     require(path.is_file(), "data must be a file that exists", str(path), "check the path")
+    return list(KINDS[kind](path.name, _text(path)))
+
+
+def _text(path: Path) -> str:
     stored = path.read_bytes()
-    text = (gzip.decompress(stored) if path.suffix == ".gz" else stored).decode("utf-8")
-    return list(KINDS[kind](path.name, text))
+    try:
+        return (gzip.decompress(stored) if path.suffix == ".gz" else stored).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        kind = "gzipped UTF-8" if path.suffix == ".gz" else "UTF-8"
+        raise ValueError(f"{path.name} must be {kind}, got {error}; write it anew.") from error
 
 
 def _lines(name: str, text: str) -> Iterator[Placed]:
@@ -86,7 +97,11 @@ def _json(name: str, text: str) -> Iterator[Placed]:
 def _yaml(name: str, text: str) -> Iterator[Placed]:
     import yaml
 
-    yield from _listed(name, yaml.safe_load(text))
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{name} must be YAML, got {error}; mend that place.") from error
+    yield from _listed(name, found)
 
 
 KINDS: dict[str, Callable[[str, str], Iterator[Placed]]] = {

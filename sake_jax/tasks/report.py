@@ -1,6 +1,7 @@
 """Tables and a figure of runs on a task, side by side."""
 
 import collections
+import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ from sake_jax.evaluate.votes import self_consistency
 from sake_jax.figures import COLOURS, STYLES, panels, save
 from sake_jax.models import LanguageModel
 from sake_jax.tables import table
-from sake_jax.tasks.presets import presets
 from sake_jax.tasks.results import Results
 from sake_jax.tasks.task import TESTS
+from sake_jax.tasks.titles import printed, titles
 
 Lines = list[list[str]]
+Named = Mapping[str, Results]
+"""Runs by their titles."""
 SHOWN = 3
 """How many of the commonest reasons are told."""
 
@@ -52,58 +55,46 @@ def report(
     require(max(ks) <= few, rule, max(ks), remedy)
     for run in runs:
         require(run.lines, f"{run.folder} must hold a finished problem", "none", "let it run on")
-    (task,), rules = names, runs[0].rules
-    parts = [f"# {task}", _about(runs)]
-    parts += [part for rule in rules for part in (f"## {rule}", _passes(runs, rule, ks))]
+    (task,), rules, named = names, runs[0].rules, dict(zip(titles(runs), runs, strict=True))
+    parts = [f"# {task}", _about(named)]
+    parts += [part for rule in rules for part in (f"## {rule}", _passes(named, rule, ks))]
     if rules and rules != [TESTS]:
-        parts += [part for rule in rules for part in (f"## votes, {rule}", _votes(runs, rule, ks))]
-    parts += ["## how different a problem's samples are", _diversity(runs, judge, prompts or {})]
-    parts += ["## how it went", _course(runs)]
+        parts += [part for rule in rules for part in (f"## votes, {rule}", _votes(named, rule, ks))]
+    parts += ["## how different a problem's samples are", _diversity(named, judge, prompts or {})]
+    parts += ["## how it went", _course(named)]
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    if rules:
-        _figure(runs, folder / "passes.png")
-        parts.append("![pass@k](passes.png)")
+    parts += [_figure(named, rules, folder / "passes.png")] if rules else []
     text = "\n\n".join(parts) + "\n"
     (folder / "report.md").write_text(text)
     return text
 
 
-def title(run: Results) -> str:
-    """What a run is called: its preset, or how it was sampled."""
-    about = run.settings["about"]
-    return about.get("preset") or about.get("name") or run.folder.name
-
-
-def printed(run: Results) -> dict[str, float]:
-    """What the paper reports of the run's preset."""
-    rows, name = presets(), run.settings["about"].get("preset")
-    return rows[name].printed(run.settings["task"]["name"]) if name in rows else {}
-
-
-def _about(runs: Sequence[Results]) -> str:
-    """What intervals are of, and what is missing."""
-    told = "Means over problems, with bootstrap intervals of 95 % over them."
-    lacking = [
-        f"{title(run)} has {len(run.lines)} of {run.settings['task']['problems']} problems."
-        for run in runs
+def _about(runs: Named) -> str:
+    """What intervals are of, what is missing, and what cannot be compared."""
+    told = ["Means over problems, with bootstrap intervals of 95 % over them."]
+    told += [
+        f"{name} has {len(run.lines)} of {run.settings['task']['problems']} problems."
+        for name, run in runs.items()
         if not run.complete
     ]
-    return " ".join([told, *lacking])
+    if len({run.settings["task"]["checksum"] for run in runs.values()}) > 1:
+        told.append("The runs are not of the same problems and prompts: compare with care.")
+    return " ".join(told)
 
 
-def _passes(runs: Sequence[Results], rule: str, ks: Sequence[int]) -> str:
+def _passes(runs: Named, rule: str, ks: Sequence[int]) -> str:
     lines = [["", *(f"pass@{k}" for k in ks)]]
-    for run in runs:
-        lines.append([title(run), *(_shown(pass_rate(run.correct(rule), k)) for k in ks)])
+    for name, run in runs.items():
+        lines.append([name, *(_shown(pass_rate(run.correct(rule), k)) for k in ks)])
         lines += _printed(run, [f"pass@{k}" for k in ks])
     return table(lines)
 
 
-def _votes(runs: Sequence[Results], rule: str, ks: Sequence[int]) -> str:
+def _votes(runs: Named, rule: str, ks: Sequence[int]) -> str:
     lines = [["", *(f"vote@{k}" for k in ks)]]
-    for run in runs:
-        lines.append([title(run), *(_shown(vote(run, rule, k)) for k in ks)])
+    for name, run in runs.items():
+        lines.append([name, *(_shown(vote(run, rule, k)) for k in ks)])
         lines += _printed(run, [f"vote@{k} {rule}" for k in ks])
     return table(lines)
 
@@ -124,12 +115,10 @@ def _printed(run: Results, names: Sequence[str]) -> Lines:
     return [["as the paper prints", *found]] if any(found) else []
 
 
-def _diversity(
-    runs: Sequence[Results], judge: LanguageModel | None, prompts: Mapping[str, str]
-) -> str:
+def _diversity(runs: Named, judge: LanguageModel | None, prompts: Mapping[str, str]) -> str:
     likely = ["perplexity"] if judge else []
     lines = [["", "distinct-2", "entropy", "self-BLEU", "different texts", "of", *likely]]
-    for run in runs:
+    for name, run in runs.items():
         groups = [[words(text) for text in texts] for texts in run.texts]
         several = run.settings["samples"] > 1
         cells = [
@@ -139,21 +128,22 @@ def _diversity(
             _shown(estimate([distinct_count(texts, same_words()) for texts in run.texts])),
             str(run.settings["samples"]),
         ]
-        cells += [f"{_perplexity(judge, run, prompts):.2f}"] if judge else []
-        lines.append([title(run), *cells])
+        cells += [_perplexity(judge, run, prompts)] if judge else []
+        lines.append([name, *cells])
     return table(lines)
 
 
-def _perplexity(judge: LanguageModel, run: Results, prompts: Mapping[str, str]) -> float:
-    """Of all texts, each after its prompt."""
+def _perplexity(judge: LanguageModel, run: Results, prompts: Mapping[str, str]) -> str:
+    """Of all texts, each after its prompt; nothing where all are empty."""
     pairs = [(prompts.get(n, ""), line["text"] or "") for n, ls in run.lines.items() for line in ls]
     before, texts = zip(*pairs, strict=True)
-    return perplexity(judge, texts, before).value
+    value = perplexity(judge, texts, before).value
+    return "" if np.isnan(value) else f"{value:.2f}"
 
 
-def _course(runs: Sequence[Results]) -> str:
+def _course(runs: Named) -> str:
     head = ["", "problems", "samples", "seed", "evaluations", "ended early", "prompts cut", "why"]
-    return table([head, *([title(run), *_went(run)] for run in runs)])
+    return table([head, *([name, *_went(run)] for name, run in runs.items())])
 
 
 def _went(run: Results) -> list[str]:
@@ -182,18 +172,19 @@ def _shown(found: Estimate) -> str:
     return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
-def _figure(runs: Sequence[Results], path: Path) -> None:
-    """pass@k against k, and against the network evaluations that k samples cost."""
-    rules = runs[0].rules
+def _figure(runs: Named, rules: Sequence[str], path: Path) -> str:
+    """pass@k against k, and against the network evaluations that k samples cost; as Markdown."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return 'A figure of pass@k needs matplotlib: pip install "sake-jax[plots]".'
     figure, axes = panels(len(rules), 2, (10, 4 * len(rules)), sharey="row")
     for row, rule in zip(axes, rules, strict=True):
-        for at, run in enumerate(runs):
+        for at, (name, run) in enumerate(runs.items()):
             correct = run.correct(rule)
             ks = np.arange(1, correct.shape[1] + 1)
             rates = [pass_at_k(correct.shape[1], correct.sum(1), int(k)).mean() for k in ks]
             marker, line = STYLES[at % len(STYLES)]
             style = {"marker": marker, "linestyle": line, "color": COLOURS[at % len(COLOURS)]}
-            row[0].plot(ks, rates, label=title(run), markersize=4, **style)
+            row[0].plot(ks, rates, label=name, markersize=4, **style)
             row[1].plot(ks * run.evaluations.mean(), rates, markersize=4, **style)
         row[0].set(xlabel="k", ylabel=f"pass@k, {rule}", xscale="log")
         row[1].set(xlabel="network evaluations of a problem", xscale="log")
@@ -201,3 +192,4 @@ def _figure(runs: Sequence[Results], path: Path) -> None:
         for panel in row:
             panel.grid(alpha=0.3)
     save(figure, path)
+    return f"![pass@k]({path.name})"

@@ -2,14 +2,18 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sake_jax.checks import one_of, require
-from sake_jax.journal import Line, read_lines
+from sake_jax.journal import Line, read_lines, wrong_line
+
+FIELDS = ("problem", "place", "sample", "text", "ended", "evaluations", "cut")
+FIELDS += ("correct", "answer", "why")
+"""What each line of results.jsonl has."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,18 +63,14 @@ class Results:
 def read(folder: str | Path) -> Results:
     """The results of a run: of all its shards that have written here."""
     folder = Path(folder)
-    written = folder / "settings.json"
-    rule = f"{folder} must hold a run of sake-jax eval"
-    require(written.is_file(), rule, "no settings.json", "name the folder given as --out")
-    settings = json.loads(written.read_text())
-    require("task" in settings, rule, sorted(settings), "name the folder given as --out")
+    settings = _settings(folder)
     found: dict[str, dict[int, Line]] = {}
-    for path in sorted(folder.glob("results*.jsonl")):
-        for line in read_lines(path):
-            samples = found.setdefault(line["problem"], {})
-            same = samples.setdefault(line["sample"], line)["text"] == line["text"]
-            rule = f"shards in {folder} must agree"
-            require(same, rule, (line["problem"], line["sample"]), "they are of different runs")
+    for line in written(folder):
+        samples = found.setdefault(line["problem"], {})
+        same = samples.setdefault(line["sample"], line)["text"] == line["text"]
+        rule = f"shards in {folder} must agree"
+        require(same, rule, (line["problem"], line["sample"]), "they are of different runs")
+    _require_own(folder, settings["task"]["problems"], found)
     whole = range(settings["samples"])
     lines = {
         name: [samples[at] for at in whole]
@@ -78,6 +78,41 @@ def read(folder: str | Path) -> Results:
         if all(at in samples for at in whole)
     }
     return Results(folder, settings, lines)
+
+
+def written(folder: Path) -> Iterator[Line]:
+    """The lines of all shards; those of other processes may still grow."""
+    for path in sorted(folder.glob("results*.jsonl")):
+        for number, line in enumerate(read_lines(path), 1):
+            missing = [name for name in FIELDS if name not in line]
+            if missing:
+                raise wrong_line(path, number, ValueError(f"nothing named {missing[0]!r}"))
+            yield line
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    path, remedy = folder / "settings.json", "name the folder given as --out"
+    rule = f"{folder} must hold a run of sake-jax eval"
+    require(path.is_file(), rule, "no settings.json", remedy)
+    try:
+        settings = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(
+            f"{path} must be JSON, got {error}; take it away, and run again."
+        ) from error
+    right = isinstance(settings, dict) and "task" in settings
+    require(right, rule, "settings of something else", remedy)
+    return settings
+
+
+def _require_own(folder: Path, problems: int, found: dict[str, dict[int, Line]]) -> None:
+    """Refuses lines of other tasks: a place of this one belongs to one problem."""
+    owners: dict[int, str] = {}
+    for name, samples in found.items():
+        for place in {line["place"] for line in samples.values()}:
+            own = 0 <= place < problems and owners.setdefault(place, name) == name
+            rule = f"results in {folder} must be of one run with {problems} problems"
+            require(own, rule, (name, place), "take out the files of other runs")
 
 
 def _place(named: tuple[str, dict[int, Line]]) -> int:

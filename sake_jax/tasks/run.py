@@ -20,7 +20,7 @@ from sake_jax.models import LanguageModel
 from sake_jax.progress import bar
 from sake_jax.samplers.step import Sampler
 from sake_jax.settings import describe
-from sake_jax.tasks.results import Results, read
+from sake_jax.tasks.results import Results, read, written
 from sake_jax.tasks.task import Problem, Task
 
 
@@ -73,7 +73,8 @@ def run(
     """Evaluates a model on a task; a run that was stopped goes on with the same samples.
 
     A sample belongs to its problem, its number and the seed: neither `batch` nor `shard` nor an
-    interruption changes it. Programs of one chunk are judged while the next one is drawn.
+    interruption changes it. What any shard has written is not drawn again, so that a run may go on
+    in other shards. Programs of one chunk are judged while the next one is drawn.
 
     Args:
       lm: the model.
@@ -82,7 +83,7 @@ def run(
       folder: for settings.json and results.jsonl; shards of one run share it.
       samples: of each problem.
       seed: of the run.
-      batch: rows that are drawn together.
+      batch: rows that are drawn together, at most.
       chat: whether prompts are turns of a chat, by the model's template.
       shard: which problems are this process's.
       about: words on the run for reports, such as its request and its preset.
@@ -91,7 +92,8 @@ def run(
     samples = whole("samples", samples)
     settings = _settings(lm, sampler, task, samples, seed, chat, about or {})
     journal = Journal(folder, settings, shard.file)
-    done = {(line["problem"], line["sample"]) for line in journal.lines()}
+    journal.lines()  # takes a line away that was cut short
+    done = {(line["problem"], line["sample"]) for line in written(journal.folder)}
     asked = [
         _asked(lm, sampler.plan.length, problem, place, chat)
         for place, problem in enumerate(task.problems)
@@ -100,7 +102,7 @@ def run(
     ]
     _warn_of_cuts(lm, asked)
     options: dict[str, Any] = {"key": jax.random.key(seed), "samples": samples, "stop": task.stop}
-    options |= {"batch": max(batch, samples)}
+    options |= {"batch": batch}
     waiting: Future[list[Line]] | None = None
     with bar(task.name, len(asked) * samples, progress) as advance, ThreadPoolExecutor(1) as judge:
         try:

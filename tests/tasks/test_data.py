@@ -61,15 +61,27 @@ def test_plain_texts_become_records_where_that_is_asked(tmp_path):
         ("a.json", LINES, r"a\.json must be JSON, got 'Extra data.*one record a line \.jsonl"),
         ("a.jsonl", '{"id": 1,\n', r"a\.jsonl, line 1 must be JSON"),
         ("a.yaml", "id: 1", r"a\.yaml must hold a list"),
+        ("a.yaml", "[id: 1", r"a\.yaml must be YAML, got .*line 1.*; mend that place"),
+        ("a.jsonl.gz", "{}", r"a\.jsonl\.gz must be gzipped UTF-8, got Not a gzipped file"),
         ("a.csv", "id,text", r"a\.csv must end with one of \.jsonl, \.json"),
         ("a.jsonl", "", "data must hold records"),
+        ("a.json", "[]", "data must hold records"),
     ],
 )
 def test_wrong_files(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_text(content)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
         records(path, ("id", "text"))
+
+
+def test_files_that_are_not_text(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"id": "\xe4"}')
+    with pytest.raises(ValueError, match=r"a\.jsonl must be UTF-8, got .*0xe4.*; write it anew"):
+        records(tmp_path / "a.jsonl", ("id",))
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(b"[]")[:-6])
+    with pytest.raises(ValueError, match=r"b\.json\.gz must be gzipped UTF-8, got Compressed file"):
+        records(tmp_path / "b.json.gz", ("id",))
 
 
 def test_a_file_that_is_not_there(tmp_path):
@@ -93,6 +105,18 @@ def test_the_hub(monkeypatch):
     assert asked == [("owner/name", "main", "test")]
     with pytest.raises(ValueError, match="owner/name, test record 1 must have 'code'"):
         records(None, ("code",), hub=hub)
+
+
+def test_the_hub_out_of_reach(monkeypatch):
+    def load_dataset(name, config, split):
+        raise RuntimeError("no route")
+
+    fake = types.SimpleNamespace(load_dataset=load_dataset)
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    with pytest.raises(
+        ValueError, match=r"owner/name must come from the hub, got no route; .*file"
+    ):
+        records(None, ("id",), hub=Hub("owner/name", None, "test"))
 
 
 def test_the_hub_without_its_package(monkeypatch):

@@ -8,11 +8,12 @@ from scripted import scripted
 
 from sake_jax.samplers.request import Request
 from sake_jax.tasks import Problem, Task, Verdict
-from sake_jax.tasks.presets import KS, preset, presets
-from sake_jax.tasks.report import printed, report, title
+from sake_jax.tasks.presets import KS, LLADA, preset, presets
+from sake_jax.tasks.report import report
 from sake_jax.tasks.results import read
 from sake_jax.tasks.run import run
 from sake_jax.tasks.search import grid, search, split, usual_grid
+from sake_jax.tasks.titles import printed, titles
 
 
 def code_task(count=8, name="humaneval"):
@@ -36,7 +37,8 @@ def lm():
 def runs(lm, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     made = []
-    for seed, about in enumerate(({"preset": "sake-0.2"}, {"name": "mine"}, {})):
+    named = ({"preset": "sake-0.2"}, {"name": "mine"}, {})
+    for seed, about in enumerate(each | {"model": LLADA} for each in named):
         options = {"samples": 32, "seed": seed, "about": about, "batch": 256}
         sampler = Request(length=1).build(lm)
         made.append(run(lm, sampler, code_task(), folder / str(seed), **options))
@@ -45,7 +47,7 @@ def runs(lm, tmp_path_factory):
 
 def test_runs_stand_side_by_side_with_the_paper(runs, tmp_path):
     text = report(runs, tmp_path / "out", ks=KS)
-    assert [title(each) for each in runs] == ["sake-0.2", "mine", "2"]
+    assert titles(runs) == ["sake-0.2", "mine", "2"]
     assert "| as the paper prints | 0.320 | 0.380 | 0.470 | 0.520 | 0.560 |" in text
     assert text.count("as the paper prints") == 1
     wrong = sum(not right for lines in runs[1].correct("tests") for right in lines)

@@ -4,26 +4,15 @@ import dataclasses
 import zlib
 
 import pytest
-from replay import model
-from tokenizers import processors
-
-from bytewise import byte_llada
-
-pytest.importorskip("lm_eval")
-
 from lm_eval.api.instance import Instance
+from replay import model
+from requested import SAMPLED
+from tokenizers import processors
 
 from sake_jax.harness import HarnessModel, Options, texts
 from sake_jax.harness.encoding import Encoding, Pair
 from sake_jax.harness.options import LENGTH, Asked, options_of
 from sake_jax.samplers.request import Request
-
-SAMPLED = {"until": ["."], "do_sample": True, "temperature": 0.9, "max_gen_toks": 8}
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return byte_llada(tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.parametrize(
