@@ -133,7 +133,7 @@ def test_help_shows_examples():
 
 
 def request(**changes):
-    usual = {"guidance": "sake", "strength": 1.0, "temperature": 0.7, "top_p": 1.0, "length": 64}
+    usual = {"guidance": "sake", "strength": 1.0, "temperature": 0.9, "top_p": 1.0, "length": 64}
     usual |= {"steps": None, "block": None, "sampler": "auto", "cache": "none"}
     return Request(**usual | changes)
 

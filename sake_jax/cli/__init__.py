@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sake_jax.cli import checkpoints, evaluate, experiment, generate, train
+from sake_jax.cli import checkpoints, evaluate, experiment, generate, plan, train, view
 
 DISTRIBUTION = "sake-jax"
 
@@ -34,7 +34,9 @@ app.add_typer(checkpoints.app)
 app.add_typer(evaluate.app)
 app.add_typer(experiment.app)
 app.add_typer(generate.app)
+app.add_typer(plan.app)
 app.add_typer(train.app)
+app.add_typer(view.app)
 
 
 @app.callback()

@@ -48,7 +48,7 @@ def generate(
     samples: Annotated[int, typer.Option(min=1, help="Texts for each prompt.")] = 8,
     guidance: options.Guidance = "sake",
     strength: options.Strength = 1.0,
-    temperature: options.Temperature = 0.7,
+    temperature: options.Temperature = 0.9,
     top_p: options.TopP = 1.0,
     bandwidth: options.Bandwidth = None,
     attention_bandwidth: options.AttentionBandwidth = None,
@@ -59,10 +59,7 @@ def generate(
     cache: options.Cache = "none",
     seed: options.Seed = 0,
     stop: Annotated[list[str] | None, typer.Option(help="A string that ends a text.")] = None,
-    chat: Annotated[
-        bool | None,
-        typer.Option("--chat/--no-chat", help="Use the model's chat template; if it has one."),
-    ] = None,
+    chat: options.Chat = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Also without guidance, side by side, with numbers.")
     ] = False,

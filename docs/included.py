@@ -1,0 +1,78 @@
+"""Directives for what is written elsewhere: measured results, and the help of commands."""
+
+import re
+from pathlib import Path
+from typing import Any, ClassVar
+
+import typer.main
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.util.docutils import SphinxDirective
+
+from sake_jax.cli import app
+
+RESULTS = Path(__file__).parents[1] / "benchmarks/results"
+
+
+class Results(SphinxDirective):
+    """`results NAME`: the figures and the table that an experiment left in its folder."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        folder = RESULTS / self.arguments[0]
+        self.env.note_dependency(str(folder / "table.md"))
+        return self.parse_text_to_nodes("\n".join(figures_and_table(folder)))
+
+
+def figures_and_table(folder: Path) -> list[str]:
+    """A result as Markdown, without its title."""
+    table = folder / "table.md"
+    if not table.is_file():
+        return [f"*Not measured yet: `sake-jax experiment {folder.name}` does it.*"]
+    place = f"/../benchmarks/results/{folder.name}"
+    figures = [f"![{path.stem}]({place}/{path.name})" for path in sorted(folder.glob("*.png"))]
+    text = re.sub(r"^# .*\n+", "", table.read_text())
+    text = re.sub(r"^##+ (.*)$", r"**\1**", text, flags=re.M)
+    return [*(part for figure in figures for part in (figure, "")), *text.splitlines()]
+
+
+class Excerpt(SphinxDirective):
+    """`excerpt FILE`: rows of a table in a section of it, chosen by how they begin."""
+
+    required_arguments = 1
+    option_spec: ClassVar = {"section": directives.unchanged_required}
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        path = RESULTS / self.arguments[0]
+        self.env.note_dependency(str(path))
+        section = path.read_text().split(f"# {self.options['section']}\n", 1)[-1]
+        table = [line for line in section.split("\n#", 1)[0].splitlines() if line[:1] == "|"]
+        lines = table[:2]
+        for start in filter(None, self.content):
+            rows = [row for row in table[2:] if row.startswith(f"| {start}")]
+            if not rows:
+                raise self.error(f"{path.name} must have a row {start!r} in that section")
+            lines += rows[:1]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+class Commands(SphinxDirective):
+    """`commands`: a section for each command."""
+
+    def run(self) -> list[nodes.Node]:
+        group: Any = typer.main.get_command(app)
+        lines = [line for name in group.commands for line in described(name, group.commands[name])]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+def described(name: str, command: Any) -> list[str]:
+    """What `--help` says, in Markdown."""
+    lines = [f"## {name}", "", command.help, "", "| | |", "|---|---|"]
+    for part in command.params:
+        words = part.opts + part.secondary_opts
+        shown = ", ".join(words) if part.param_type_name == "option" else part.name.upper()
+        lines.append(f"| `{shown}` | {(part.help or '').replace('|', '/')} |")
+    said = re.findall(r"sake-jax .*", command.epilog or "")
+    return [*lines, "", *(["```bash", *said, "```"] if said else []), ""]
