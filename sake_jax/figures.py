@@ -1,6 +1,6 @@
 """Figures that can be read in black and white, too."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ def panels(
 
 def trade_off(
     path: str | Path,
-    curves: Mapping[str, Mapping[str, np.ndarray]],
+    curves: Mapping[str, Mapping[str, np.ndarray | Sequence[np.ndarray]]],
     *,
     across: str,
     up: str,
@@ -41,7 +41,8 @@ def trade_off(
 
     Args:
       path: of the PNG file.
-      curves: for each panel's title and method's name: (settings, seeds, 2) values, x and y.
+      curves: for each panel's title and method's name, one line or more through (settings, seeds,
+        2) values, x and y.
       across: what x is.
       up: what y is.
       limits: of x and of y.
@@ -51,7 +52,9 @@ def trade_off(
     figure, (all_axes,) = panels(1, len(curves), (5.2 * len(curves), 4.2))
     for axes, (title, methods) in zip(all_axes, curves.items(), strict=True):
         for at, (name, values) in enumerate(methods.items()):
-            _curve(axes, name, values, at)
+            lines = [values] if isinstance(values, np.ndarray) else values
+            for values in lines:
+                _curve(axes, name if values is lines[0] else None, values, at)
         if log:
             axes.set_xscale("log")
         axes.set(xlabel=across, ylabel=up, title=title, xlim=limits[0], ylim=limits[1])
@@ -60,7 +63,7 @@ def trade_off(
     return save(figure, path)
 
 
-def _curve(axes: Any, name: str, values: np.ndarray, at: int) -> None:
+def _curve(axes: Any, name: str | None, values: np.ndarray, at: int) -> None:
     marker, line = STYLES[at % len(STYLES)]
     middle, spread = values.mean(axis=1), values.std(axis=1)
     axes.errorbar(

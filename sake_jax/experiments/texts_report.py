@@ -27,7 +27,7 @@ def report(
     for file, keys in {"frontier": ("inside", "across"), "meaning": MEANINGS}.items():
         panels = {there[key]: found[there[key]] for key in keys if key in there}
         if panels:
-            _figure(study.folder / f"{file}.png", panels, file)
+            _figure(study.folder / f"{file}.png", panels, file, quick)
     names = {method: [s.name for s in texts.settings_of(method, quick)] for method in texts.METHODS}
     short = "\n\n".join(verdict(name, each, names) for name, each in found.items())
     parts = [f"# {title}\n\n{about} {_about(seeds, quick)}", f"## In short\n\n{SHORT}\n\n{short}"]
@@ -196,15 +196,17 @@ def _examples(study: Study) -> str:
     return table(lines)
 
 
-def _figure(path: Path, panels: dict[str, Curves], file: str) -> None:
-    """Perplexity against diversity, each method's settings by rising perplexity."""
+def _figure(path: Path, panels: dict[str, Curves], file: str, quick: bool) -> None:
+    """Perplexity against diversity, a line through the temperatures of each strength."""
 
-    def ordered(own: np.ndarray) -> np.ndarray:
+    def lines(method: str, own: np.ndarray) -> list[np.ndarray]:
         points = np.stack([np.exp(-own[..., 0]), own[..., 1]], axis=-1)
-        return points[np.argsort(points[..., 0].mean(axis=1))]
+        strengths = np.asarray([setting.strength for setting in texts.settings_of(method, quick)])
+        return [points[strengths == strength] for strength in np.unique(strengths)]
 
     drawn = {
-        title: {m: ordered(own) for m, own in found.items()} for title, found in panels.items()
+        title: {method: lines(method, own) for method, own in found.items()}
+        for title, found in panels.items()
     }
     up = "distinct-2" if file == "frontier" else "mean of 1 - cosine"
     figures.trade_off(path, drawn, across="perplexity", up=up, log=True)
