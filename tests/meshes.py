@@ -21,8 +21,9 @@ ODD = TransformerConfig(
     V=301, D=32, N=1, H=8, K=2, head_dim=8, F=48, context=64, shifted=True, qkv_bias=True
 )
 """Eight heads, fewer key heads, and a vocabulary that no mesh divides."""
-TIED = dataclasses.replace(ODD, V=9, K=8, tied=True, qkv_bias=False)
-"""So few tokens that some devices have none."""
+TIED = dataclasses.replace(ODD, V=17, K=8, tied=True, qkv_bias=False)
+"""So few tokens that some of eight devices have none. Not 9: padded to 16, as many as the rows
+of a prompt's window, it could not be told from them in a program's text."""
 
 GUIDANCES = {
     "sake": sj.sake(1.0),

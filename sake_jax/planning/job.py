@@ -28,8 +28,8 @@ class Job:
     """A run to be planned, from shapes alone.
 
     >>> from sake_jax.planning.known import described
-    >>> Job(described("tinystories"), Request(length=32), batch=4).columns
-    160
+    >>> Job(described("tinystories"), Request(length=32), prompt=16).columns
+    48
     """
 
     config: ModelConfig

@@ -13,7 +13,7 @@ from bytewise import byte_llada
 from sake_jax.tasks.results import read
 
 MODELS = ("tinystories", "converted")
-TASKS = ("humaneval", "mbpp", "gsm8k", "story")
+TASKS = ("humaneval", "mbpp", "gsm8k", "story", "brainstorm")
 BEGIN = "import sys; from sake_jax.cli import main; sys.argv[0] = 'sake-jax'; main()"
 
 
@@ -51,6 +51,7 @@ def data(tmp_path_factory):
         ],
         "gsm8k": [{"question": f"1 + {n}?", "answer": f"#### {n + 1}"} for n in numbers],
         "story": [{"prompt": f"a dog met {n} cats"} for n in numbers],
+        "brainstorm": [{"prompt": f"name {n} toys"} for n in numbers],
     }
     for name, records in lines.items():
         path = folder / f"{name}.jsonl"
