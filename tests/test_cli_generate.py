@@ -3,6 +3,10 @@
 import dataclasses
 import json
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import jax
 import pytest
@@ -86,6 +90,33 @@ def test_saved_texts_are_not_written_again(tmp_path):
     assert sj.replay(tmp_path / "run").texts == first["texts"]
     machine("the dog", *SMALL, "--compare", "--judge", "none", "--save", str(tmp_path / "two"))
     assert {path.name for path in (tmp_path / "two").iterdir()} == {"no-guidance", "sake-1"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked_to", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_stopped_goes_on(asked_to, tmp_path):
+    words = ["the dog", "--length", "8", "--samples", "40", "--batch", "2", "--save"]
+    program = [sys.executable, "-c", "from sake_jax.cli import main; main()", "generate", *words]
+    rows = tmp_path / "run/rows.jsonl"
+    process = subprocess.Popen([*program, tmp_path / "run"], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (rows.is_file() and rows.read_text().count("\n") >= 4):
+        time.sleep(0.01)
+    process.send_signal(asked_to)
+    _, said = process.communicate()
+    if asked_to == signal.SIGINT:
+        assert process.returncode == 130
+        assert "what was finished is saved" in said
+    # A kill may cut the last line.
+    kept = [json.loads(line) for line in rows.read_text().rpartition("\n")[0].splitlines()]
+    assert 4 <= len(kept) < 40
+    subprocess.run([*program, tmp_path / "run"], check=True, capture_output=True)
+    subprocess.run([*program, tmp_path / "whole"], check=True, capture_output=True)
+    texts = [
+        [json.loads(line)["text"] for line in file.read_text().splitlines()]
+        for file in (rows, tmp_path / "whole/rows.jsonl")
+    ]
+    assert texts[0] == texts[1]
+    assert texts[0][: len(kept)] == [row["text"] for row in kept]
 
 
 def test_a_stop_string_ends_a_text():

@@ -10,6 +10,7 @@ import pytest
 import meshes
 import sake_jax as sj
 from sake_jax import reveal
+from sake_jax.guidance.select import largest
 
 MODELS = ("llada", "dream", "mdlm", "bd3lm", "tinystories")
 MESHES = ((8, 1, 1), (2, 2, 2), (1, 4, 2))
@@ -44,6 +45,13 @@ def test_a_gathered_vocabulary_would_be_seen():
     text = look.lower(lm.params, jnp.ones((8, 4, 48))).compile().as_text()
     assert meshes.whole_vocabulary(text, lm)
     assert [s for s in meshes.gathered(text) if max(s) >= 288]
+
+
+def test_largest_is_top_k():
+    """Equal values too: the first of them comes first."""
+    values = jax.random.randint(meshes.KEY, (3, 4, 30), 0, 9).astype(jnp.float32)
+    for ours, theirs in zip(largest(values, 5), jax.lax.top_k(values, 5), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_heads_on_eight_devices_with_an_odd_vocabulary():
