@@ -1,6 +1,7 @@
 """The model that lm_eval calls."""
 
 import dataclasses
+import itertools
 import logging
 import sys
 from collections import Counter
@@ -18,8 +19,9 @@ from sake_jax.checks import require
 from sake_jax.generation.generate import identity
 from sake_jax.generation.prompts import has_chat
 from sake_jax.harness import scores, texts
+from sake_jax.harness.answers import Answers
 from sake_jax.harness.encoding import Encoding, Pair
-from sake_jax.harness.kept import Kept
+from sake_jax.harness.kept import Kept, text_entry
 from sake_jax.harness.options import Options, options_of
 from sake_jax.harness.scores import Score
 from sake_jax.harness.texts import Document
@@ -132,11 +134,11 @@ class HarnessModel(LM):
         with bar("writing", len(waiting), _shown(disable_tqdm)) as advance:
             for part in texts.parts(waiting, self.batch_size):
                 written = texts.write(self.language_model, part, self.options, self.batch_size)
-                for document, found in zip(part, written, strict=True):
-                    known[document] = found
-                    for arguments in waiting[document]:
-                        self.kept.keep_texts(arguments, found)
-                self.kept.commit()
+                known |= dict(zip(part, written, strict=True))
+                pairs = (
+                    (given, known[document]) for document in part for given in waiting[document]
+                )
+                self.kept.keep(itertools.starmap(text_entry, pairs))
                 advance(len(part))
         left = {at: iter(known[document]) for at, document in documents.items()}
         return [next(left[id(request)]) for request in requests]
@@ -174,25 +176,12 @@ class HarnessModel(LM):
         answer: Callable[[list[Score]], Any],
         quiet: bool,
     ) -> list[Any]:
-        """Scores all pairs, and makes answers of them; each is kept as soon as it is known."""
-        answers = [answer([]) if not pairs else None for pairs in wanted]
-        known: dict[Pair, Score] = {}
-        places: dict[Pair, list[int]] = {}
-        for at, pairs in enumerate(wanted):
-            for pair in pairs:
-                places.setdefault(pair, []).append(at)
-        with bar("scoring", len(places), _shown(quiet)) as advance:
-            for part in scores.parts(places):
-                found = scores.score(self.language_model, part, options, self.batch_size)
-                known |= dict(zip(part, found, strict=True))
-                for at in {at for pair in part for at in places[pair]}:
-                    if all(pair in known for pair in wanted[at]):
-                        answers[at] = answer([known[pair] for pair in wanted[at]])
-                        request = requests[at]
-                        self.kept.keep(request.request_type, request.args, answers[at])
-                self.kept.commit()
-                advance(len(part))
-        return answers
+        """What is made of the scores of each request's pairs."""
+
+        def score(part: Sequence[Pair]) -> list[Score]:
+            return scores.score(self.language_model, part, options, self.batch_size)
+
+        return Answers(requests, wanted, answer).all(score, self.kept, _shown(quiet))
 
 
 def _loaded(

@@ -60,6 +60,63 @@ def test_greedy_texts_are_kept_where_lm_eval_looks_for_them(tiny, tmp_path, monk
     assert written == ["two", "three", "three", "one"], "what was done is not done again"
 
 
+def test_a_kill_in_the_middle_of_keeping_a_part(tiny, tmp_path, monkeypatch):
+    """All of it is there again: the others would be cut into other parts, and rounded otherwise."""
+    monkeypatch.setattr(scores, "TOGETHER", 3)
+    scored = []
+
+    def score(lm, part, *_):
+        scored.append(list(part))
+        return [scores.Score(-float(pair.answer[-1]), False) for pair in part]
+
+    monkeypatch.setattr(scores, "score", score)
+    requests = [asking("loglikelihood", "ab", letter)[0] for letter in "cdefg"]
+    whole = HarnessModel(tiny).loglikelihood(requests)
+    parts, path = list(scored), str(tmp_path / "cache.db")
+    cut = CachingLM(HarnessModel(tiny), path)
+    honest = SqliteDict.__setitem__
+
+    def cut_off(entries, key, value):
+        if isinstance(value, tuple) and any(isinstance(v, tuple) for v in entries.values()):
+            raise Cut
+        honest(entries, key, value)
+
+    monkeypatch.setattr(SqliteDict, "__setitem__", cut_off)
+    with pytest.raises(Cut):
+        cut.loglikelihood(requests)
+    cut.dbdict.close()
+    monkeypatch.setattr(SqliteDict, "__setitem__", honest)
+    scored.clear()
+    assert CachingLM(HarnessModel(tiny), path).loglikelihood(requests) == whole
+    assert scored == parts[1:]
+
+
+def test_windows_of_a_text_that_was_not_finished_are_kept(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(scores, "TOGETHER", 2)
+    scored, most = [], [9]
+
+    def score(lm, part, *_):
+        if len(scored) == most[0]:
+            raise Cut
+        scored.append(list(part))
+        return [scores.Score(-float(sum(pair.answer)), False) for pair in part]
+
+    monkeypatch.setattr(scores, "score", score)
+    long = ["".join(chr(97 + (at * step) % 26) for at in range(300)) for step in (1, 3)]
+    requests = [asking("loglikelihood_rolling", text)[0] for text in (*long, "short")]
+    whole = HarnessModel(tiny).loglikelihood_rolling(requests)
+    parts, path = list(scored), str(tmp_path / "cache.db")
+    assert [len(part) for part in parts] == [2, 2, 2, 1], "texts of three windows, and a short one"
+    scored.clear()
+    most[0] = 1
+    with pytest.raises(Cut):
+        CachingLM(HarnessModel(tiny), path).loglikelihood_rolling(requests)
+    scored.clear()
+    most[0] = 9
+    assert CachingLM(HarnessModel(tiny), path).loglikelihood_rolling(requests) == whole
+    assert scored == parts[1:], "what was done is not done again"
+
+
 def test_repeats_that_lm_evals_cache_would_make_one(tasks, tiny, tmp_path):
     others = {"gen_kwargs": {"do_sample": False}, "use_cache": str(tmp_path / "cache")}
     with pytest.raises(ValueError, match="repeats with --use_cache must have do_sample=true"):
