@@ -84,8 +84,7 @@ def arithmetic(
     Args:
       folder: for results.jsonl and the report; a stopped run goes on there.
       quick: models that have learned next to nothing, few samples and one seed, to see it work.
-      seeds: runs of each setting that the best form is chosen by, and as many others that are
-        reported.
+      seeds: runs of each setting that are reported; a few others choose the best form.
       progress: whether to show bars.
       models: "tied", with one table for both ends, and "untied", with two.
       cache: where trained models are kept; the user's cache by default.
@@ -119,7 +118,8 @@ def _groups(models: Sequence[str], seeds: int) -> list[list[Cell]]:
             {"model": model, "order": order, "method": name, "setting": setting, "seed": seed}
             for setting in method.settings[order]
         ]
-        for seed in range(2 * seeds)
+        for part in series_report.parted(seeds)
+        for seed in part
         for model in models
         for order in ORDERS
         for name, method in METHODS.items()

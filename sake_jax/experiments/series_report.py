@@ -19,9 +19,22 @@ REFERENCE = (0.5, 0.0)
 """Hypervolumes are above this validity and uniqueness: of what fails more often than not, no
 diversity is of use."""
 
+CHOOSING = 2
+"""Seeds that the best form is chosen by, at most; others are reported."""
+
 Runs = Sequence[float] | np.ndarray
 Methods = Mapping[str, Any]
 """Method by name; its `settings` are by order and name."""
+
+
+def parted(seeds: int) -> tuple[range, range]:
+    """Seeds that choose, and as many as are asked for that are reported.
+
+    >>> parted(5)
+    (range(0, 2), range(2, 7))
+    """
+    first = min(CHOOSING, seeds)
+    return range(first), range(first, first + seeds)
 
 
 class Found:
@@ -29,7 +42,7 @@ class Found:
 
     def __init__(self, study: Study, methods: Methods, model: str, order: str, seeds: int):
         self.methods, self.model, self.order = methods, model, order
-        self.choosing, self.reporting = range(seeds), range(seeds, 2 * seeds)
+        self.choosing, self.reporting = parted(seeds)
         rows = study.rows(model=model, order=order)
         self.rows = {(row["method"], row["setting"], row["seed"]): row for row in rows}
 
@@ -75,6 +88,7 @@ def write(
 
 def about(seeds: int, sizes: Mapping[str, int], forms: int) -> str:
     """How it was measured."""
+    choosing, reporting = parted(seeds)
     return (
         f"# Arithmetic series\n\nRuns of {sizes['samples']:,} samples of 8 tokens in 8 steps. "
         "Validity is the share of samples that are series; uniqueness the share of distinct ones "
@@ -82,7 +96,7 @@ def about(seeds: int, sizes: Mapping[str, int], forms: int) -> str:
         f"{sizes['steps']:,} steps; one of each kind, so intervals do not speak of training.\n\n"
         f"Every method has six settings, which were fixed on smaller models. The best of {forms} "
         "forms of SAKE is the one with the largest hypervolume on the seeds that choose, "
-        f"{_range(0, seeds)}; all else is shown on others, {_range(seeds, 2 * seeds)}. Means and "
+        f"{_range(choosing)}; all else is shown on others, {_range(reporting)}. Means and "
         "95 % bootstrap intervals over seeds. Hypervolumes are above validity "
         f"{REFERENCE[0]:g} and uniqueness {REFERENCE[1]:g}: of what fails more often than not, no "
         "diversity is of use.\n\n"
@@ -94,8 +108,8 @@ def about(seeds: int, sizes: Mapping[str, int], forms: int) -> str:
     )
 
 
-def _range(start: int, end: int) -> str:
-    return f"{start}" if end - start == 1 else f"{start} to {end - 1}"
+def _range(seeds: range) -> str:
+    return f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
 
 
 def summary(found: Sequence[Found]) -> str:
