@@ -329,6 +329,9 @@ class Signal(Node):
     """(B,) row sums of the squared kernel: 0 for rows unlike all others."""
     weights: Leaf = None
     """(B, W, L) W_ij, which rows of the sequence repel which (record="full")."""
+    sample_weights: Leaf = None
+    """(B, W, M) the same across samples: which of the prompt's M samples repel this one where it
+    stands (record="full")."""
 
 
 class Candidates(Node):

@@ -31,7 +31,7 @@ class Watched(sj.Guidance):
 
     def init(self, ctx):
         zeros = jnp.zeros((ctx.view.tokens.shape[0], ctx.view.width), jnp.float32)
-        return Positions(zeros, zeros, None, zeros, None, ctx.open), self.inner.init(ctx)
+        return Positions(zeros, zeros, None, zeros, open=ctx.open), self.inner.init(ctx)
 
     def push(self, state, ctx):
         pushed, inner = self.inner.push(state[1], ctx)

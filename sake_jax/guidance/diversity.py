@@ -27,6 +27,12 @@ SOURCES = ("hidden", "expected", "predicted", "input")
 TABLES = ("input", "output")
 GRADIENTS = ("autodiff", "closed_form", "exact")
 NORMALIZATIONS = ("none", "rms")
+KERNELS = {
+    "sequence": ("weights",),
+    "batch": ("sample_weights",),
+    "both": ("weights", "sample_weights"),
+}
+"""Where a `Signal` keeps the kernel of each group of a scope, in the order of `group`."""
 
 ALREADY_DIVERSE = 1e-2
 """Below this redundancy a normalised signal fades out: a diverse sequence is left alone."""
@@ -73,10 +79,14 @@ class Diversity(Guidance):
         if ctx.record == "brief":
             return DiversityState(spread, None)
         batch, length = ctx.view.tokens.shape
-        zeros, weights = jnp.zeros(batch, jnp.float32), None
-        if ctx.record == "full" and self.scope != "batch":
-            weights = jnp.zeros((batch, ctx.view.width, length), jnp.float32)
-        return DiversityState(spread, Signal(zeros, zeros, zeros, zeros, weights))
+        zeros = jnp.zeros(batch, jnp.float32)
+        signal = Signal(zeros, zeros, zeros, zeros)
+        if ctx.record == "full":
+            others = {"weights": length, "sample_weights": ctx.view.samples}
+            for name in KERNELS[self.scope]:
+                weights = jnp.zeros((batch, ctx.view.width, others[name]), jnp.float32)
+                signal = signal.replace(**{name: weights})
+        return DiversityState(spread, signal)
 
     def push(self, state, ctx):
         if not self.pushes:
@@ -174,10 +184,10 @@ class Diversity(Guidance):
             return state
         mean = mean_over(redundancy, ctx.open).astype(jnp.float32)
         signal = state.signal.replace(redundancy=mean)
-        if signal.weights is not None:
-            rows, peers, _ = groups[0]  # those of the sequence come first
-            weights = jax.vmap(collisions)(rows, peers).astype(jnp.float32)
-            signal = signal.replace(weights=weights)
+        if ctx.record == "full":
+            for name, (rows, peers, back) in zip(KERNELS[self.scope], groups, strict=True):
+                weights = back(jax.vmap(collisions)(rows, peers)).astype(jnp.float32)
+                signal = signal.replace(**{name: weights})
         return state.replace(signal=signal)
 
 

@@ -8,7 +8,9 @@ from sake_jax.core import Candidates
 from sake_jax.viewer.recording import Recording
 
 REPELLERS = 6
-"""How many of the rows that repel a token are kept."""
+"""How many of the rows that repel a token are kept, and how many of the samples."""
+NEGLIGIBLE = 1e-2
+"""Repellers of less than this part of the strongest are left out."""
 UNLIKELY = -50.0
 """Log-probabilities below this are those of forbidden tokens."""
 
@@ -68,11 +70,26 @@ def repellers(run: Recording, row: int, step: int, column: int) -> list[tuple[in
     kept = [signal.weights for signal in run.info.signals if signal.weights is not None]
     if not kept:
         return []
+    shift = kept[0].shape[-1] - run.columns  # canvases end with the last column that is written
+    return [(at - shift, weight) for at, weight in _strongest(run, kept, row, step, column)]
+
+
+def repelling_samples(run: Recording, row: int, step: int, column: int) -> list[tuple[int, float]]:
+    """(sample, weight) of the prompt's samples that repel this one most in this column."""
+    every = [signal.sample_weights for signal in run.info.signals]
+    kept = [weights for weights in every if weights is not None]
+    return _strongest(run, kept, row, step, column) if kept else []
+
+
+def _strongest(
+    run: Recording, kept: list[np.ndarray], row: int, step: int, column: int
+) -> list[tuple[int, float]]:
+    """(place, weight) of the largest weights, the largest first."""
     at = column - int(run.info.start[step, row])
     weights = np.sum([part[step, row, at] for part in kept], axis=0)
-    strongest = np.argsort(-weights, kind="stable")[:REPELLERS]
-    shift = weights.shape[0] - run.columns  # canvases end with the last column that is written
-    return [(int(c) - shift, float(weights[c])) for c in strongest if weights[c] > 0]
+    largest = np.argsort(-weights, kind="stable")[:REPELLERS]
+    least = NEGLIGIBLE * weights[largest[0]]
+    return [(int(place), float(weights[place])) for place in largest if weights[place] > least]
 
 
 def _likeliest(run: Recording, kept: Candidates, row: int, step: int, column: int) -> list:

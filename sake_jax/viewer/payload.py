@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from sake_jax.checks import require
-from sake_jax.viewer.events import Events, before_and_after, entropy, events, repellers
+from sake_jax.viewer.events import (
+    Events,
+    before_and_after,
+    entropy,
+    events,
+    repellers,
+    repelling_samples,
+)
 from sake_jax.viewer.pieces import Pieces
 from sake_jax.viewer.recording import Recording
 
@@ -83,15 +90,21 @@ def _row(
 def _details(
     run: Recording, row: int, steps: np.ndarray, found: Events, pieces: Pieces
 ) -> dict[str, list]:
-    """Of each last writing: [before, after, repellers, entropy], the former flat lists of pairs."""
+    """Of each last writing: [before, after, repellers, entropy, samples that repel it].
+
+    All but the entropy are flat lists of pairs.
+    """
     details = {}
     for at in np.flatnonzero(found.last & (found.token != run.mask_id)):
         where = run, row, int(steps[found.step[at]]), int(found.column[at])
         told = [_candidates(part, pieces) for part in before_and_after(*where)]
-        pairs = [(column, _short(weight)) for column, weight in repellers(*where)]
-        flat = [value for pair in pairs for value in pair]
-        details[str(at)] = [*told, flat, _short(entropy(*where))]
+        rows, samples = _weighed(repellers(*where)), _weighed(repelling_samples(*where))
+        details[str(at)] = [*told, rows, _short(entropy(*where)), samples]
     return details
+
+
+def _weighed(pairs: list[tuple[int, float]]) -> list[float]:
+    return [value for place, weight in pairs for value in (place, _short(weight))]
 
 
 def _candidates(pairs: list[tuple[int, float]], pieces: Pieces) -> list[int | None]:

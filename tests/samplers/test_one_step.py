@@ -162,10 +162,17 @@ def test_a_full_record_keeps_candidates_and_kernel_weights():
     within, across = info.signals
     assert within.weights.shape == (12, 6, 6, 15)  # window rows against all columns
     assert across.weights is None
+    assert within.sample_weights is None
     columns = 3 + jnp.arange(6)
     assert bool(jnp.all(within.weights[0][:, jnp.arange(6), columns] == 0))  # never itself
     pads = ~canvas().attend
     assert bool(jnp.all(jnp.where(pads[None, :, None, :], within.weights, 0) == 0))
+    assert across.sample_weights.shape == (12, 6, 6, 2)  # against the prompt's two samples
+    own = np.asarray(across.sample_weights)[:, np.arange(6), :, np.arange(6) % 2]
+    other = np.asarray(across.sample_weights)[:, np.arange(6), :, 1 - np.arange(6) % 2]
+    assert (own == 0).all()
+    assert (other > 0).any()
+    np.testing.assert_allclose(other[0::2], other[1::2], rtol=1e-5)  # they repel each other alike
 
 
 @pytest.mark.parametrize("same", [1, np.float32(1), np.float64(1)])

@@ -64,6 +64,8 @@ def make(
     curve = lambda: rng.uniform(0.1, 5, shape[:2]).astype(np.float32)  # noqa: E731
     before = np.concatenate([np.full((1, samples, columns), MASK), tokens[:-1]])
     weights = rng.random((*shape, columns + prompt + 1), np.float32)
+    others = ~np.eye(samples, dtype=bool)[None, :, None]  # a sample does not repel itself
+    sample_weights = np.where(others, rng.uniform(0.1, 1, (*shape, samples)), 0)
     info = Info(
         entropy=curve(),
         confidence=curve(),
@@ -71,7 +73,7 @@ def make(
         finite=np.ones(shape[:2], bool),
         base_entropy=curve(),
         kl=curve(),
-        signals=(Signal(curve(), curve(), curve(), curve(), weights),),
+        signals=(Signal(curve(), curve(), curve(), curve(), weights, sample_weights),),
         start=np.repeat(starts[:, None], samples, axis=1),
         base_candidates=candidates(rng, shape, size, drawn),
         candidates=candidates(rng, shape, size, drawn),

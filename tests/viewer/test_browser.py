@@ -70,6 +70,10 @@ def choose(browser, control, value):
     option.click()
 
 
+def pairs(flat):
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
 def written(browser):
     """How many tokens each text shows."""
     return [len(find(text, ".token:not(.open):not(.given)")) for text in find(browser, ".text")]
@@ -149,10 +153,28 @@ def test_hovering_shows_candidates_and_repellers(shown):
     columns = ask(shown, f"{row}.details[{event}][2].filter((_, at) => at % 2 === 0)")
     lit = ask(shown, "[...document.querySelectorAll('.repels')].map((node) => node.cell.column)")
     assert sorted(lit) == sorted(column for column in columns if column >= -3)
-    assert len(find(box, ".repeller")) == len(lit)
+    rows, samples = find(box, ".repellers")
+    assert len(find(rows, ".repeller")) == len(lit)
+    weights = ask(shown, f"{row}.details[{event}][4]")
+    words = ask(shown, "[1, 2].map((sample) => wordOf(0, sample, 4))")
+    said = [f"sample {at + 1}: {words[at - 1]} {weight:.2f}" for at, weight in pairs(weights)]
+    assert [part.text for part in find(samples, ".repeller")] == said
     find(shown, "h1")[0].click()
     ActionChains(shown).move_to_element(find(shown, "h1")[0]).perform()
     assert not box.is_displayed()
+
+
+def test_a_sample_that_repels_is_lit_beside(shown):
+    find(shown, ".map .cell")[1].click()
+    find(shown, ".text .token:not(.given)")[4].click()
+    lit = "[...document.querySelectorAll('article:last-child .repels')].map((n) => n.cell.column)"
+    assert ask(shown, lit) == [4], "the same place in sample 2"
+    when = "[0, 1].map((at) => canvases[at].row.step[canvases[at].row.column.indexOf(COLUMN)])"
+    steps = {column: ask(shown, when.replace("COLUMN", str(column))) for column in range(12)}
+    column, (first, _) = next(found for found in steps.items() if found[1][0] < found[1][1])
+    cell = f"canvases[0].cells.find((cell) => cell.column === {column})"
+    shown.execute_script(f"goTo({first + 1}); choose({cell}.node, true)")
+    assert "sample 2: not written" in find(shown, "#inspector")[0].text
 
 
 def test_a_click_holds_a_token(shown):

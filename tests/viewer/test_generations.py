@@ -129,9 +129,22 @@ def test_repellers_are_columns_of_the_canvas(spoken):
     (run,) = held(spoken.to_html())["runs"]
     for row, prompt in ((0, 4), (3, 2)):
         told = run["rows"][row]["details"].values()
-        columns = {column for _, _, repel, _ in told for column in repel[::2]}
+        columns = {column for _, _, repel, *_ in told for column in repel[::2]}
         assert columns
         assert columns <= set(range(-prompt, 4)), "the prompt's tokens, and four written ones"
+
+
+@pytest.mark.parametrize("scope", ["batch", "both"])
+def test_samples_that_repel_each_other_name_each_other(lm, scope):
+    guidance = sj.sake(1.0, scope=scope, self_term=0.0)
+    sampler = sj.masked(lm, length=2, guidance=guidance, draw=sj.temperature(0.9))
+    (run,) = held(full(lm, sampler, ["ab", "c"], samples=3).to_html())["runs"]
+    for row, told in enumerate(run["rows"]):
+        for _, _, rows, _, samples in told["details"].values():
+            assert set(samples[::2]) <= {0, 1, 2} - {row % 3}, "of this prompt, never itself"
+            assert bool(rows) == (scope == "both")
+    everyone = [told["details"].values() for told in run["rows"]]
+    assert all(any(details[4] for details in told) for told in everyone)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_a_token_has_what_was_true_when_it_was_written(recording):
     for at in range(12):
         step, column = row["step"][at], row["column"][at]
         place = step, 1, column - run.info.start[step, 1]
-        before, after, repel, nats = row["details"][str(at)]
+        before, after, repel, nats, samples = row["details"][str(at)]
         assert [ids[n] for n in before[::2]] == run.info.base_candidates.ids[place].tolist()
         assert [ids[n] for n in after[::2]] == run.info.candidates.ids[place].tolist()
         np.testing.assert_allclose(after[1::2], -100 * run.info.candidates.log_p[place], atol=0.5)
@@ -42,6 +42,9 @@ def test_a_token_has_what_was_true_when_it_was_written(recording):
         assert repel[0] == np.argmax(weights) - 4, "columns are counted from the first written"
         np.testing.assert_allclose(repel[1::2], np.sort(weights)[::-1][:6], rtol=1e-2)
         np.testing.assert_allclose(nats, run.info.candidates.entropy[place], rtol=1e-2)
+        across = run.info.signals[0].sample_weights[place]
+        assert samples[::2] == sorted((0, 2), key=lambda sample: -across[sample])
+        np.testing.assert_allclose(samples[1::2], across[samples[::2]], rtol=1e-2)
         np.testing.assert_allclose(row["chance"][at], -100 * run.log_p[1, column], atol=0.5)
         assert ids[row["token"][at]] == run.tokens[1, column]
 
@@ -92,12 +95,22 @@ def test_curves_and_steps_that_were_not_taken(recording):
     assert gaps == [5], "only this row's batch left the step out"
 
 
+def test_repellers_of_almost_no_weight_are_left_out(recording):
+    run = recording()
+    run.info.signals[0].weights[...] *= 5e-3
+    run.info.signals[0].weights[..., 0] = 1
+    run.info.signals[0].sample_weights[...] = 0
+    row = payload([run])["runs"][0]["rows"][0]
+    assert {tuple(repel[::2]) for _, _, repel, *_ in row["details"].values()} == {(-4,)}
+    assert all(samples == [] for *_, samples in row["details"].values())
+
+
 def test_guidance_without_a_kernel_has_no_repellers_and_no_slope(recording):
     run = recording()
     run = dataclasses.replace(run, info=run.info.replace(signals=()))
     row = payload([run])["runs"][0]["rows"][0]
     assert "covariance" not in row["curves"]
-    assert all(repel == [] for _, _, repel, _ in row["details"].values())
+    assert all(repel == [] == samples for _, _, repel, _, samples in row["details"].values())
 
 
 @pytest.mark.parametrize("rewrites", [0, 6])

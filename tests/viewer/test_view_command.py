@@ -35,7 +35,7 @@ def test_writes_one_page_with_both_runs(tmp_path):
     assert [len(made["rows"]) for made in tree["runs"]] == [2, 2]
     assert "".join(tree["pieces"][at] for at in tree["prompts"][0]["tokens"]).endswith("the dog")
     guided, plain = (made["rows"][0] for made in tree["runs"])
-    assert any(repel for _, _, repel, _ in guided["details"].values())
+    assert any(repel for _, _, repel, *_ in guided["details"].values())
     assert plain["curves"]["kl"] == [0] * 4
 
 

@@ -4,10 +4,15 @@ const WIDE = 260;
 const HIGH = 96;
 const LEFT = 40; // room for the scale
 const CHARTS = [
-  { title: "Entropy before → after, nats", solid: "entropy", dashed: "base_entropy" },
-  { title: "Cov[z, ψ]", solid: "covariance" },
-  { title: "KL moved, nats", solid: "kl" },
-  { title: "Tokens written at a step", solid: "revealed" },
+  {
+    title: "Entropy before → after, nats",
+    note: "of open positions; dashed before guidance",
+    solid: "entropy",
+    dashed: "base_entropy",
+  },
+  { title: "Cov[z, ψ]", note: "above 0 guidance sharpens, below it flattens", solid: "covariance" },
+  { title: "KL moved, nats", note: "how far guidance moved the odds", solid: "kl" },
+  { title: "Tokens written at a step", note: "click or drag a curve to go there", solid: "revealed" },
 ];
 const SVG = "http://www.w3.org/2000/svg";
 let charts = [];
@@ -28,7 +33,8 @@ function buildCharts() {
     if (lines.every(({ solid }) => !solid)) continue;
     const box = make("figure", "chart");
     const readings = make("div", "readings");
-    box.append(make("h3", "", chart.title), plot(chart, lines), readings);
+    const words = [make("h3", "", chart.title), make("p", "note", chart.note)];
+    box.append(...words, plot(chart, lines), readings);
     place.append(box);
     charts.push({ chart, lines, box, readings, marks: box.querySelector(".marks") });
   }

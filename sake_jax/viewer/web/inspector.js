@@ -73,12 +73,13 @@ function about(canvas, cell) {
     const again = "Written again later: candidates are kept for the last writing only.";
     return [...told, make("p", "note", again)];
   }
-  const [before, after, repel] = details;
+  const [before, after, repel, , samples] = details;
   const same = String(before) === String(after);
   const lists = make("div", "lists");
   if (!same) lists.append(listOf("before guidance", before, token));
   lists.append(listOf(same ? "candidates" : "after guidance", after, token));
-  return [...told, lists, ...repulsion(canvas, repel)];
+  const others = repulsionOfSamples(canvas, cell.column, samples);
+  return [...told, lists, ...repulsion(canvas, repel), ...others];
 }
 
 function heading(token) {
@@ -116,17 +117,51 @@ function listOf(title, flat, token) {
 
 /** Highlights the rows that repel a token, and lists them. */
 function repulsion({ cells }, flat) {
-  if (!flat.length) return [];
   const box = make("p", "repellers", "Repelled by ");
-  for (let at = 0; at < flat.length; at += 2) {
-    const cell = cells.find(({ column }) => column === flat[at]);
+  for (const [column, weight, part] of weighed(flat)) {
+    const cell = cells.find((other) => other.column === column);
     if (!cell) continue;
-    cell.node.classList.add("repels");
-    cell.node.style.setProperty("--weight", (flat[at + 1] / flat[1]).toFixed(3));
-    const said = cell.kind === "open" ? `column ${cell.column + 1}` : cell.node.textContent;
-    const line = make("span", "repeller", said);
-    line.append(make("span", "number", ` ${shown(flat[at + 1])}`));
-    box.append(line, " ");
+    light(cell, part);
+    const said = cell.kind === "open" ? `column ${column + 1}` : cell.node.textContent;
+    box.append(repeller(said, weight), " ");
   }
-  return [box];
+  return flat.length ? [box] : [];
+}
+
+/** The samples that repel a token where it stands, with what they say there at this step. */
+function repulsionOfSamples({ run }, column, flat) {
+  const box = make("p", "repellers", "Repelled by other samples here ");
+  for (const [sample, weight, part] of weighed(flat)) {
+    const beside = canvases.find((other) => other.run === run && other.sample === sample);
+    if (beside) light(beside.cells.find((cell) => cell.column === column), part);
+    box.append(repeller(`sample ${sample + 1}: ${wordOf(run, sample, column)}`, weight), " ");
+  }
+  return flat.length ? [box] : [];
+}
+
+/** [[place, weight, part of the largest weight], ...] of a flat list. */
+function weighed(flat) {
+  const found = [];
+  for (let at = 0; at < flat.length; at += 2) {
+    found.push([flat[at], flat[at + 1], flat[at + 1] / flat[1]]);
+  }
+  return found;
+}
+
+function light({ node }, part) {
+  node.classList.add("repels");
+  node.style.setProperty("--weight", part.toFixed(3));
+}
+
+function repeller(said, weight) {
+  const line = make("span", "repeller", said);
+  line.append(make("span", "number", ` ${shown(weight)}`));
+  return line;
+}
+
+function wordOf(run, sample, column) {
+  const row = rowOf(run, sample);
+  const event = writings(row, data.runs[run].columns, state.step)[column];
+  const written = event >= 0 && row.token[event] !== data.runs[run].mask;
+  return written ? cut(data.pieces[row.token[event]])[1] : "not written";
 }
