@@ -11,6 +11,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from sake_jax.cli import app
 
+LONGEST = 12
+"""Rows of a table that is shown at once."""
 RESULTS = Path(__file__).parents[1] / "benchmarks/results"
 
 
@@ -30,11 +32,32 @@ def figures_and_table(folder: Path) -> list[str]:
     table = folder / "table.md"
     if not table.is_file():
         return [f"*Not measured yet: `sake-jax experiment {folder.name}` does it.*"]
-    place = f"/../benchmarks/results/{folder.name}"
-    figures = [f"![{path.stem}]({place}/{path.name})" for path in sorted(folder.glob("*.png"))]
+    figures = [line for path in sorted(folder.glob("*.png")) for line in figure(path)]
     text = re.sub(r"^# .*\n+", "", table.read_text())
     text = re.sub(r"^##+ (.*)$", r"**\1**", text, flags=re.M)
-    return [*(part for figure in figures for part in (figure, "")), *text.splitlines()]
+    text = re.sub(r"(?:^\|.*\n)+", folded, text, flags=re.M)
+    # "Against ...: above: ..." is many numbers in one paragraph: an item for each comparison.
+    text = re.sub(r"(?<=\.) (?=Against “|Best in the means)", "\n- ", text)
+    text = re.sub(r"^(\*\*.*)\n- ", r"\1\n\n- ", text, flags=re.M)
+    return [*figures, *text.splitlines()]
+
+
+def figure(path: Path) -> list[str]:
+    """A picture that a click shows in full; square ones need not fill the page."""
+    wide, high = (int.from_bytes(path.read_bytes()[at : at + 4]) for at in (16, 20))
+    place = f"/../benchmarks/results/{path.parent.name}/{path.name}"
+    alt = f"{path.parent.name}: {path.stem.replace('-', ', ')}"
+    width = "100%" if wide > 1.6 * high else "66%"
+    return [f"```{{image}} {place}", f":alt: {alt}", f":width: {width}", "```", ""]
+
+
+def folded(table: re.Match[str]) -> str:
+    """A long table opens with a click."""
+    rows = table[0].count("\n") - 2
+    if rows <= LONGEST:
+        return table[0]
+    summary = f"<details>\n<summary>The table, {rows} rows</summary>"
+    return f"{summary}\n\n{table[0]}\n</details>\n"
 
 
 class Excerpt(SphinxDirective):
@@ -69,10 +92,17 @@ class Commands(SphinxDirective):
 
 def described(name: str, command: Any) -> list[str]:
     """What `--help` says, in Markdown."""
-    lines = [f"## {name}", "", command.help, "", "| | |", "|---|---|"]
+    lines = [f"## {name}", "", command.help, "", "| | | default |", "|---|---|---|"]
     for part in command.params:
         words = part.opts + part.secondary_opts
         shown = ", ".join(words) if part.param_type_name == "option" else part.name.upper()
-        lines.append(f"| `{shown}` | {(part.help or '').replace('|', '/')} |")
+        said = (part.help or "").replace("|", "/")
+        lines.append(f"| `{shown}` | {said} | {default(part)} |")
     said = re.findall(r"sake-jax .*", command.epilog or "")
     return [*lines, "", *(["```bash", *said, "```"] if said else []), ""]
+
+
+def default(part: Any) -> str:
+    """What an option is without being said, where that is a value."""
+    plain = part.default is None or isinstance(part.default, bool) or callable(part.default)
+    return "" if plain or part.required else f"`{part.default}`"

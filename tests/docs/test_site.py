@@ -1,6 +1,8 @@
 """The documentation builds without warnings; its links lead somewhere; it needs no network."""
 
+import importlib
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -69,6 +71,14 @@ def test_every_public_name_is_in_the_reference(site):
     assert not [name for name in names if f"sake_jax.{name}" not in ids]
 
 
+def test_the_reference_reads_as_the_docstrings_do(site):
+    """No sentence was taken for a type, no signature shows a function's address."""
+    reference = [path.read_text() for path in site if path.parent.name == "api"]
+    assert reference
+    for said in ('Type<span class="colon">', "(*args", "&lt;function"):
+        assert not [page for page in reference if said in page]
+
+
 def test_pages_say_where_results_come_from(site):
     """Tables of benchmarks/results are on the site, not copies of them in its sources."""
     (page,) = (path for path in site if path.name == "experiments.html")
@@ -77,4 +87,18 @@ def test_pages_say_where_results_come_from(site):
         for line in (ROOT / "benchmarks/results/gaussian/table.md").read_text().splitlines()
         if line.startswith("| SAKE | γ = 1 |")
     )
-    assert all(cell.strip() in page.read_text() for cell in row.split("|"))
+    text = re.sub(r"<[^>]+>", "", page.read_text())
+    assert all(cell.strip() in text for cell in row.split("|"))
+
+
+def test_experiments_that_were_not_run_say_so(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    included = importlib.import_module("included")
+    (said,) = included.figures_and_table(tmp_path / "entropy")
+    assert said == "*Not measured yet: `sake-jax experiment entropy` does it.*"
+
+
+def test_long_tables_are_folded_and_intervals_stand_below(site):
+    (page,) = (path.read_text() for path in site if path.name == "experiments.html")
+    assert page.count("<details>") == page.count("</details>") > 0
+    assert re.search(r'<td class="short"><p>[\d.]+ <span class="interval">\([^<]+ to [^<]+\)', page)
