@@ -8,7 +8,6 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -126,10 +125,23 @@ def outcome(guidance: Guidance, params: Params, view: View) -> tuple[Logits, Log
     return last_word(composed, guided, ctx), ctx.head(ctx.rows)
 
 
-def _assert_same_distribution(a: Logits, b: Logits, message: str) -> None:
-    chex.assert_trees_all_close(
-        jax.nn.softmax(a), jax.nn.softmax(b), atol=2e-5, custom_message=message
-    )
+def _hold(true: Any, rule: str, got: str, remedy: str) -> None:
+    if not true:
+        raise AssertionError(f"{rule}, got {got}; {remedy}.")
+
+
+def _same_distribution(a: Logits, b: Logits, rule: str, remedy: str) -> None:
+    _close(jax.nn.softmax(a), jax.nn.softmax(b), 2e-5, rule, "probabilities", remedy)
+
+
+def _close(a: Any, b: Any, atol: float, rule: str, what: str, remedy: str) -> None:
+    a, b = np.asarray(a), np.asarray(b)
+    same = np.allclose(a, b, rtol=1e-6, atol=atol, equal_nan=True)
+    _hold(same, rule, f"{what} that differ by {np.max(np.abs(a - b)):.3g}", remedy)
+
+
+def _outline(tree: Any) -> list[str]:
+    return [f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree)]
 
 
 def _shapes(guidance: Guidance, seed: int, permute: Permute | None) -> None:
@@ -139,16 +151,21 @@ def _shapes(guidance: Guidance, seed: int, permute: Permute | None) -> None:
         return before, guide(guidance, before, ctx)
 
     before, guided = jax.eval_shape(one_step, chain(guidance), toy_params(seed), toy_view(seed))
-    chex.assert_trees_all_equal_shapes_and_dtypes(guided.base, guided.logits)
-    chex.assert_trees_all_equal_shapes_and_dtypes(before, guided.state)
+    rule = "guided logits must have the shape and dtype of the base ones"
+    wanted, got = _outline(guided.base), _outline(guided.logits)
+    _hold(wanted == got, rule, f"{got} for {wanted}", "cast or reshape what `apply` returns")
+    same = jax.tree.structure(before) == jax.tree.structure(guided.state)
+    wanted, got = _outline(before), _outline(guided.state)
+    rule, remedy = "the state after a step must be like that of `init`", "return the same arrays"
+    _hold(same and wanted == got, rule, f"{got} for {wanted}", remedy)
 
 
 def _closed(guidance: Guidance, seed: int, permute: Permute | None) -> None:
     view = toy_view(seed)
     guided, base = outcome(guidance, toy_params(seed), view)
     closed = ~np.asarray(view.window(view.open & view.attend))
-    message = "closed and padded positions must keep their logits"
-    chex.assert_trees_all_close(guided[closed], base[closed], atol=1e-5, custom_message=message)
+    rule, remedy = "closed and padded positions must keep their logits", "change those of ctx.open"
+    _close(guided[closed], base[closed], 1e-5, rule, "logits", remedy)
 
 
 def _shift(guidance: Guidance, seed: int, permute: Permute | None) -> None:
@@ -156,8 +173,9 @@ def _shift(guidance: Guidance, seed: int, permute: Permute | None) -> None:
     shifted = params | {"bias": params["bias"] + 3.0}
     plain, _ = outcome(guidance, params, view)
     moved, _ = outcome(guidance, shifted, view)
-    message = "a constant added to all logits must not change the distribution"
-    _assert_same_distribution(plain, moved, message)
+    rule = "a constant added to all logits must not change the distribution"
+    remedy = "measure logits from their largest, or use log-probabilities"
+    _same_distribution(plain, moved, rule, remedy)
 
 
 def _permutation(guidance: Guidance, seed: int, permute: Permute | None) -> None:
@@ -172,8 +190,9 @@ def _permutation(guidance: Guidance, seed: int, permute: Permute | None) -> None
     plain, _ = outcome(guidance, params, view)
     twin = permute(guidance, new_id) if permute else guidance
     moved, _ = outcome(twin, renamed, other)
-    message = "renaming the tokens must rename the distribution"
-    _assert_same_distribution(plain[..., order], moved, message)
+    rule = "renaming the tokens must rename the distribution"
+    remedy = "pass permute= if the guidance names token ids"
+    _same_distribution(plain[..., order], moved, rule, remedy)
 
 
 def _finite(guidance: Guidance, seed: int, permute: Permute | None) -> None:
@@ -189,7 +208,9 @@ def _finite(guidance: Guidance, seed: int, permute: Permute | None) -> None:
     }
     for name, (p, v) in cases.items():
         guided, _ = outcome(guidance, p, v)
-        assert bool(jnp.all(jnp.isfinite(jax.nn.softmax(guided)))), f"not finite with {name}"
+        finite = jnp.all(jnp.isfinite(jax.nn.softmax(guided)))
+        remedy = "divide and take logarithms of nothing that may be 0"
+        _hold(finite, "probabilities must be finite", f"NaN or infinity with {name}", remedy)
 
 
 def _traces(guidance: Guidance, seed: int, permute: Permute | None) -> None:
@@ -202,7 +223,8 @@ def _traces(guidance: Guidance, seed: int, permute: Permute | None) -> None:
     outcome(guidance, toy_params(seed), view)
     before = programs()
     outcome(jax.tree.map(other, guidance), toy_params(seed + 1), view)
-    assert programs() == before, "other numbers must not compile another program"
+    rule, remedy = "other numbers must not compile another program", "keep numbers in leaves"
+    _hold(programs() == before, rule, "one more", remedy)
 
 
 def _batch(guidance: Guidance, seed: int, permute: Permute | None) -> None:
@@ -210,8 +232,9 @@ def _batch(guidance: Guidance, seed: int, permute: Permute | None) -> None:
     together, _ = outcome(guidance, params, view)
     alone = jax.tree.map(lambda x: x[:1] if x.ndim else x, view).replace(samples=1)
     single, _ = outcome(guidance, params, alone)
-    message = "a row must not depend on the other rows of its batch"
-    _assert_same_distribution(together[:1], single, message)
+    rule = "a row must not depend on the other rows of its batch"
+    remedy = 'look at one row at a time, or skip=("batch",) if samples are meant to see each other'
+    _same_distribution(together[:1], single, rule, remedy)
 
 
 LAWS: dict[str, Callable[[Guidance, int, Permute | None], None]] = {
@@ -234,6 +257,13 @@ def check_guidance(
     skip: Iterable[str] = (),
 ) -> None:
     """Runs our laws on a guidance of yours; raises AssertionError naming the broken one.
+
+    >>> import sake_jax as sj
+    >>> check_guidance(sj.chain(sj.sake(1.0), sj.temperature(0.5)), skip=("traces",))
+    >>> capped = sj.transform(lambda logits, ctx: jnp.minimum(logits, 2.0))
+    >>> check_guidance(capped)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    AssertionError: law 'shift' is broken: a constant added to all logits must not change ...
 
     Args:
       guidance: what to check.

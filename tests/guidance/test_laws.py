@@ -5,6 +5,7 @@ import inspect
 import jax
 import jax.numpy as jnp
 import pytest
+from flax import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,3 +118,37 @@ def test_check_guidance_finds_a_broken_law():
 
     with pytest.raises(AssertionError, match="law 'shift' is broken"):
         check_guidance(sj.transform(loud))
+
+
+class Lawless(sj.Guidance):
+    """Breaks a law of choice."""
+
+    law: str = struct.field(pytree_node=False)
+
+    def init(self, ctx):
+        return jnp.float32(0)
+
+    def apply(self, logits, psi, state, ctx):
+        if self.law == "finite":
+            top = jnp.max(logits, axis=-1, keepdims=True)
+            spread = jnp.max(jnp.abs(ctx.rows - ctx.rows[:, :1]), axis=(1, 2), keepdims=True)
+            return jnp.where(ctx.open[..., None], (logits - top) / spread, logits), state
+        if self.law == "batch":
+            return logits - jnp.mean(logits, axis=0, keepdims=True), state
+        if self.law == "shapes":
+            return logits, state.astype(jnp.float16)
+        return logits, state
+
+
+@pytest.mark.parametrize(
+    ("law", "message"),
+    [
+        ("shapes", r"the state .* like that of `init`, got \['float16\[\]'\] .*; return the same"),
+        ("finite", r"must be finite, got NaN or infinity with all rows equal; divide"),
+        ("batch", r"must not depend on the other rows .*, got probabilities .*skip=\(.batch.,\)"),
+    ],
+)
+def test_a_broken_law_says_rule_got_and_remedy(law, message):
+    others = {"finite", "batch"} - {law}
+    with pytest.raises(AssertionError, match=f"^law '{law}' is broken: .*{message}"):
+        check_guidance(Lawless(law=law), skip={"permutation", "traces", "shift"} | others)
