@@ -1,4 +1,4 @@
-"""Tables of measured numbers: an interval stands below its mean, and short cells do not break."""
+"""Tables of results: intervals stand below means, short cells do not break, texts have room."""
 
 import re
 
@@ -8,6 +8,8 @@ from sphinx.application import Sphinx
 INTERVAL = re.compile(r"([-+]?[\d.,]+) (\([-+]?[\d.,]+ to [-+]?[\d.,]+\))")
 SHORT = 24
 """Letters of a cell that stays on one line, in tables with intervals."""
+LONG = 120
+"""Letters of a cell that is a text: it has some width, and its table scrolls, on a phone too."""
 
 
 def set_intervals(app: Sphinx, doctree: nodes.document) -> None:
@@ -17,6 +19,9 @@ def set_intervals(app: Sphinx, doctree: nodes.document) -> None:
         found = [entry for entry in entries if INTERVAL.fullmatch(entry.astext())]
         for entry in found:
             _split(entry)
+        for entry in entries:
+            if len(entry.astext()) > LONG:
+                entry["classes"].append("long")
         if found:
             short = (entry for entry in entries if len(entry.astext()) <= SHORT)
             for entry in short:

@@ -16,6 +16,7 @@ from sake_jax.cli import checkpoints, evaluate, experiment, generate, plan, trai
 DISTRIBUTION = "sake-jax"
 
 app = typer.Typer(
+    rich_markup_mode="markdown",  # paragraphs wrap where the terminal does
     help="Diverse, reproducible sampling from diffusion language models in JAX.",
     epilog='Example: sake-jax generate "once upon a time" --samples 8',
     no_args_is_help=True,
