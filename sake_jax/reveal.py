@@ -25,38 +25,67 @@ from sake_jax.typing import Key, Logits, Number, PerPosition, WindowFlags, Windo
 
 
 def confidence(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
-    """The draws that the distribution finds most likely (LLaDA's low-confidence remasking)."""
+    """The draws that the distribution finds most likely (LLaDA's low-confidence remasking).
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=confidence)
+    """
     return highest(chance(logits, drawn), view)
 
 
 def margin(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
-    """Where the likeliest token leads the second by most (Dream's topk_margin)."""
+    """Where the likeliest token leads the second by most (Dream's topk_margin).
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=margin)
+    """
     top, _ = largest(jax.nn.softmax(logits), 2)
     return highest(top[..., 0] - top[..., 1], view)
 
 
 def entropy(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
-    """Where the distribution has least entropy (Dream's entropy)."""
+    """Where the distribution has least entropy (Dream's entropy).
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=entropy)
+    """
     return highest(-entropy_of(logits), view)
 
 
 def random(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
-    """Positions in random order, independent of what was drawn."""
+    """Positions in random order, independent of what was drawn.
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=random)
+    """
     return highest(_uniform(key, view), view)
 
 
 def coin(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
-    """Each position by itself with the chance 1 - s/t that its time has come (Dream's origin)."""
+    """Each position by itself with the chance 1 - s/t that its time has come (Dream's origin).
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=coin)
+    """
     return _uniform(key, view) < (1 - view.next_time / view.time)[:, None]
 
 
 def everything(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
-    """All draws: the process itself decides what stays noise (MDLM, UDLM)."""
+    """All draws: the process itself decides what stays noise (MDLM, UDLM).
+
+    >>> import sake_jax as sj
+    >>> sj.ancestral(sj.testing.ToyDenoiser(), length=8, steps=4).reveal.function.__name__
+    'everything'
+    """
     return jnp.ones(drawn.shape, bool)
 
 
 class Threshold(Node):
-    """See `threshold`."""
+    """See `threshold`.
+
+    >>> threshold(0.9)
+    Threshold(value=0.9)
+    """
 
     value: Number
 
@@ -75,7 +104,11 @@ def threshold(value: Number) -> Threshold:
 
 
 class EntropyBound(Node):
-    """See `entropy_bound`."""
+    """See `entropy_bound`.
+
+    >>> entropy_bound(0.1)
+    EntropyBound(bound=0.1)
+    """
 
     bound: Number
 
@@ -94,12 +127,19 @@ def entropy_bound(bound: Number) -> EntropyBound:
 
     The entropies of the chosen positions, the largest left out, sum to at most `bound`
     (EB-Sampler, Ben-Hamu et al. 2025). 0 writes one position a step.
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=entropy_bound(0.1))
     """
     return EntropyBound(number("entropy_bound", bound, at_least=0))
 
 
 class Late(Node):
-    """See `late`."""
+    """See `late`.
+
+    >>> late(confidence, [2]).ids.tolist()
+    [2]
+    """
 
     rule: Any
     ids: Array
@@ -113,13 +153,20 @@ def late(rule: Reveal, ids: Sequence[int]) -> Late:
 
     LLaDA's `confidence_eos_eot_inf`: end tokens may be drawn, but do not win early by being
     easy. (Above temperature 0 its reference does this to the second token only.)
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=late(confidence, [2]))
     """
     require(len(ids) > 0, "late must name at least one token id", ids, "or leave it out")
     return Late(as_rule(rule), jnp.asarray(ids, jnp.int32))
 
 
 class Plain(Node):
-    """A rule without numbers."""
+    """A rule without numbers.
+
+    >>> Plain(confidence).function.__name__
+    'confidence'
+    """
 
     function: Reveal = struct.field(pytree_node=False)
 
@@ -128,19 +175,33 @@ class Plain(Node):
 
 
 def as_rule(rule: Any) -> Any:
-    """A rule as a pytree: plain functions are wrapped, so that jit sees a choice, not a value."""
+    """A rule as a pytree: plain functions are wrapped, so that jit sees a choice, not a value.
+
+    >>> type(as_rule(confidence)).__name__, type(as_rule(threshold(0.9))).__name__
+    ('Plain', 'Threshold')
+    """
     rule_text = "a reveal rule must be a function (logits, drawn, view, key) -> kept"
     require(callable(rule), rule_text, rule, "see sake_jax.reveal for rules")
     return Plain(rule) if jax.tree_util.all_leaves([rule]) else rule
 
 
 def chance(logits: Logits, drawn: WindowTokens) -> PerPosition:
-    """The probability of the drawn tokens."""
+    """The probability of the drawn tokens.
+
+    >>> chance(jnp.log(jnp.array([[[0.75, 0.25]]])), jnp.array([[1]])).tolist()
+    [[0.25]]
+    """
     return jnp.take_along_axis(jax.nn.softmax(logits), drawn[..., None], axis=-1)[..., 0]
 
 
 def highest(scores: PerPosition, view: View) -> WindowFlags:
-    """The `view.quota` open positions of highest score; the leftmost among equals."""
+    """The `view.quota` open positions of highest score; the leftmost among equals.
+
+    >>> import sake_jax as sj
+    >>> view = sj.blocks(length=3, steps=3).view(sj.canvas([[1]], 3, mask_id=9), jnp.int32(0))
+    >>> highest(jnp.array([[0.2, 0.7, 0.1]]), view).tolist()
+    [[False, True, False]]
+    """
     open_here = _open(view)
     order = jnp.argsort(jnp.where(open_here, -scores, jnp.inf), axis=1, stable=True)
     rank: Array = jnp.argsort(order, axis=1)

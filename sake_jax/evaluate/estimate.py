@@ -9,7 +9,10 @@ from sake_jax.checks import require, whole
 
 
 class Estimate(NamedTuple):
-    """A mean, and its bootstrap interval."""
+    """A mean, and its bootstrap interval.
+
+    >>> value, low, high = Estimate(0.5, low=0.25, high=0.75)
+    """
 
     value: float
     low: float

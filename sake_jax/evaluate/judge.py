@@ -21,7 +21,12 @@ ROWS, STRIDE = 8, 32
 
 @dataclasses.dataclass(frozen=True)
 class Perplexity:
-    """What a judge says of some texts."""
+    """What a judge says of some texts.
+
+    >>> found = Perplexity(nats=np.log([4.0, 16.0]), tokens=np.array([1, 2]))
+    >>> round(found.value, 6), found.each.round(6).tolist()
+    (4.0, [4.0, 4.0])
+    """
 
     nats: np.ndarray
     """-log p of each text, given its prompt."""

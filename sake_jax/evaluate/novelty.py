@@ -63,7 +63,15 @@ def same_words(share: float = UNIGRAM) -> Same:
 
 
 def same_meaning(encoder: Encoder, cosine: float = 0.8) -> Same:
-    """Texts whose sentence embeddings have this cosine or more; each text is embedded once."""
+    """Texts whose sentence embeddings have this cosine or more; each text is embedded once.
+
+    >>> class Lengths(Encoder):
+    ...     def embed(self, texts):  # a direction for short texts, another for long ones
+    ...         return np.asarray([[len(text) < 4, len(text) >= 4] for text in texts], float)
+    >>> same = same_meaning(Lengths(params={}, heads=0, eps=0.0, tokenizer=None))
+    >>> same("a", "bee"), same("a", "beetle")
+    (True, False)
+    """
     cosine, seen = number("cosine", cosine, at_least=-1, at_most=1), {}
 
     def vector(text: str) -> np.ndarray:

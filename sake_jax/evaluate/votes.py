@@ -16,7 +16,13 @@ INVALID = "[invalid]"
 
 
 class Consistency(NamedTuple):
-    """How often the vote of n samples is right."""
+    """How often the vote of n samples is right.
+
+    >>> answers = [["7", "7", "9", "9", "9"]]
+    >>> found = self_consistency(answers, lambda problem, answer: answer == "7", n=3)
+    >>> found.first.value, found.subsets.value  # 7, 7, 9 says 7, but 3 of 10 subsets only
+    (1.0, 0.3)
+    """
 
     first: Estimate
     """Of each problem's first n samples: what one run of n samples would have said."""

@@ -25,7 +25,6 @@ def test_the_same_and_different_texts():
         assert mauve(human, like, **options) != near, options
 
 
-@needs_mauve
 def test_features_of_two_encoders():
     with pytest.raises(ValueError, match="one encoder for both"):
         mauve(np.ones((4, 2)), np.ones((4, 3)))
