@@ -19,6 +19,8 @@ import jax
 import numpy as np
 import pytest
 
+from browsers import chromium
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
@@ -52,3 +54,10 @@ def golden():
             return dict(arrays)
 
     return load
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """One Chromium for all tests that look at pages."""
+    with chromium(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from browsers import dark, needed, phone
 from pages import ROOT
 from public_api import MODULES, public
 
@@ -102,3 +103,36 @@ def test_long_tables_are_folded_and_intervals_stand_below(site):
     (page,) = (path.read_text() for path in site if path.name == "experiments.html")
     assert page.count("<details>") == page.count("</details>") > 0
     assert re.search(r'<td class="short"><p>[\d.]+ <span class="interval">\([^<]+ to [^<]+\)', page)
+
+
+@needed
+def test_pages_fit_a_phone_and_their_consoles_are_silent(site, browser):
+    wide = []
+    with phone(browser) as width:
+        for path in site:
+            browser.get(path.as_uri())
+            if browser.execute_script("return document.documentElement.scrollWidth") > width:
+                wide.append(path.name)
+    assert not wide
+    assert browser.get_log("browser") == []
+
+
+@needed
+def test_wide_tables_scroll_inside_their_boxes(site, browser):
+    (page,) = (path for path in site if path.name == "speed.html")
+    boxes = "[...document.querySelectorAll('.table-wrapper')]"
+    with phone(browser):
+        browser.get(page.as_uri())
+        wider = browser.execute_script(f"return {boxes}.map((b) => b.scrollWidth - b.clientWidth)")
+    assert max(wider) > 0
+
+
+@needed
+def test_pages_are_dark_where_that_is_asked_for(site, browser):
+    (page,) = (path for path in site if path.name == "quickstart.html")
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    browser.get(page.as_uri())
+    light = browser.execute_script(ground)
+    with dark(browser):
+        browser.refresh()
+        assert browser.execute_script(ground) != light

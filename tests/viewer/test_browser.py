@@ -1,39 +1,18 @@
 """The page in a browser: Chromium without a window, where it is installed."""
 
 import dataclasses
-import shutil
 import time
 
 import pytest
 
+from browsers import dark, needed, phone
 from sake_jax.viewer import page
 
-webdriver = pytest.importorskip("selenium.webdriver")
-from selenium.webdriver.chrome.service import Service  # noqa: E402
-from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
+pytest.importorskip("selenium")
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
 
-PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-needed = pytest.mark.skipif(not (PROGRAM and DRIVER), reason="needs Chromium and its driver")
 pytestmark = needed
-FLAGS = (
-    "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking "
-    "disable-component-update disable-sync window-size=1200,1000"
-)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = PROGRAM
-    for flag in FLAGS.split():
-        options.add_argument(f"--{flag}")
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -251,16 +230,14 @@ def test_dark_and_light(shown):
     ground = lambda: ask(shown, "getComputedStyle(document.body).backgroundColor")  # noqa: E731
     light, (button,) = ground(), find(shown, "#theme")
     button.click()
-    dark = ground()
-    assert dark != light
+    night = ground()
+    assert night != light
     assert button.get_attribute("aria-pressed") == "true"
     button.click()
     assert ground() == light
-    scheme = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    shown.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme)
-    shown.refresh()
-    assert ground() == dark
-    shown.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    with dark(shown):
+        shown.refresh()
+        assert ground() == night
 
 
 def test_markup_in_tokens_is_text(shown):
@@ -282,15 +259,13 @@ def test_everything_that_can_be_pressed_has_a_name(shown):
 
 
 def test_a_phone_does_not_scroll_sideways(shown):
-    size = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
-    shown.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    shown.refresh()
-    assert ask(shown, "document.documentElement.scrollWidth") <= 360
-    find(shown, ".text .token:not(.given)")[3].click()
-    sheet = find(shown, "#inspector")[0].rect
-    assert (sheet["x"], sheet["width"]) == (0, 360)
-    assert ask(shown, "document.documentElement.scrollWidth") <= 360
-    shown.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    with phone(shown) as width:
+        shown.refresh()
+        assert ask(shown, "document.documentElement.scrollWidth") <= width
+        find(shown, ".text .token:not(.given)")[3].click()
+        sheet = find(shown, "#inspector")[0].rect
+        assert (sheet["x"], sheet["width"]) == (0, width)
+        assert ask(shown, "document.documentElement.scrollWidth") <= width
 
 
 def test_ids_and_a_single_text(browser, recording, tmp_path):
