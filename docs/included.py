@@ -92,12 +92,12 @@ class Commands(SphinxDirective):
 
 def described(name: str, command: Any) -> list[str]:
     """What `--help` says, in Markdown."""
-    lines = [f"## {name}", "", command.help, "", "| | | default |", "|---|---|---|"]
+    lines = [f"## {name}", "", command.help, "", "| | |", "|---|---|"]
     for part in command.params:
         words = part.opts + part.secondary_opts
         shown = ", ".join(words) if part.param_type_name == "option" else part.name.upper()
         said = (part.help or "").replace("|", "/")
-        lines.append(f"| `{shown}` | {said} | {default(part)} |")
+        lines.append(f"| `{shown}` | {said}{default(part)} |")
     said = re.findall(r"sake-jax .*", command.epilog or "")
     return [*lines, "", *(["```bash", *said, "```"] if said else []), ""]
 
@@ -105,4 +105,4 @@ def described(name: str, command: Any) -> list[str]:
 def default(part: Any) -> str:
     """What an option is without being said, where that is a value."""
     plain = part.default is None or isinstance(part.default, bool) or callable(part.default)
-    return "" if plain or part.required else f"`{part.default}`"
+    return "" if plain or part.required else f" (`{part.default}`)"

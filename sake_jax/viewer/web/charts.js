@@ -6,11 +6,11 @@ const LEFT = 40; // room for the scale
 const CHARTS = [
   {
     title: "Entropy before → after, nats",
-    note: "of open positions; dashed before guidance",
+    note: "open positions; dashed: before",
     solid: "entropy",
     dashed: "base_entropy",
   },
-  { title: "Cov[z, ψ]", note: "above 0 guidance sharpens, below it flattens", solid: "covariance" },
+  { title: "Cov[z, ψ]", note: "above 0 sharpens, below flattens", solid: "covariance" },
   { title: "KL moved, nats", note: "how far guidance moved the odds", solid: "kl" },
   { title: "Tokens written at a step", note: "click or drag a curve to go there", solid: "revealed" },
 ];
@@ -54,7 +54,8 @@ function plot(chart, lines) {
   picture.setAttribute("aria-label", `${chart.title} by step, from ${shown(low)} to ${shown(high)}`);
   const scale = (value) => 10 + (HIGH - 20) * (1 - (value - low) / (high - low));
   picture.scale = scale;
-  for (const value of new Set([low, 0, high])) {
+  const apart = (value) => [low, high].every((end) => Math.abs(scale(value) - scale(end)) > 12);
+  for (const value of new Set([low, ...[0].filter(apart), high])) {
     svg("text", { x: LEFT - 8, y: scale(value) + 4 }, picture).textContent = shown(value);
   }
   svg("line", { x1: LEFT, x2: WIDE, y1: scale(0), y2: scale(0), class: "zero" }, picture);
