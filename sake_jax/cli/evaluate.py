@@ -120,7 +120,7 @@ def evaluate(
 ) -> None:
     """Evaluate a model on a task: pass@k and votes with intervals, and how diverse answers are.
 
-    Every sample is written to results.jsonl at once; a stopped run goes on with the same command.
+    Samples go to results.jsonl as they are drawn; a stopped run goes on with the same command.
     Programs that the model wrote run contained, without network, files, or much of anything.
     Without --preset there is no guidance, the temperature is 0.2 and the length 64.
     """

@@ -282,6 +282,18 @@ def test_ids_and_a_single_text(browser, recording, tmp_path):
     assert browser.get_log("browser") == []
 
 
+def test_a_notebook_shows_the_page_in_a_frame(browser, recording, words, tmp_path):
+    cell = tmp_path / "notebook.html"
+    cell.write_text(f"<!doctype html><p>a cell</p>{page([recording()], words)._repr_html_()}")
+    browser.get(cell.as_uri())
+    browser.switch_to.frame(find(browser, "iframe")[0])
+    browser.execute_script("goTo(5)")
+    assert written(browser) == [5]
+    find(browser, "#theme")[0].click()
+    browser.switch_to.default_content()
+    assert browser.get_log("browser") == []
+
+
 def test_tokens_that_are_taken_back(browser, recording, words, tmp_path):
     run = recording(samples=1, rewrites=3)
     browser.get(page([run], words).save(tmp_path / "again.html").as_uri())
