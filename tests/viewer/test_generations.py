@@ -134,7 +134,7 @@ def test_repellers_are_columns_of_the_canvas(spoken):
         assert columns <= set(range(-prompt, 4)), "the prompt's tokens, and four written ones"
 
 
-@pytest.mark.parametrize("scope", ["batch", "both"])
+@pytest.mark.parametrize("scope", [pytest.param("batch", marks=pytest.mark.slow), "both"])
 def test_samples_that_repel_each_other_name_each_other(lm, scope):
     guidance = sj.sake(1.0, scope=scope, self_term=0.0)
     sampler = sj.masked(lm, length=2, guidance=guidance, draw=sj.temperature(0.9))
