@@ -3,6 +3,7 @@
 const inspector = document.getElementById("inspector");
 let chosen = null; // {canvas, cell}
 let held = false;
+const PADDING = 20; // pixels below a text, which may be covered
 
 function choose(node, hold) {
   const canvas = canvases.find(({ text }) => text.contains(node));
@@ -44,8 +45,8 @@ function placeInspector({ text }, token) {
   const wide = document.documentElement.clientWidth;
   const fits = (top) => top > 0 && top + box.height < window.innerHeight;
   let left = Math.min(token.left, wide - box.width - 8);
-  let top = around.bottom + 8;
-  if (!fits(top)) {
+  let top = Math.min(around.bottom + 8, window.innerHeight - box.height - 8);
+  if (top < around.bottom - PADDING) {
     const [before, after] = [around.left - box.width - 8, around.right + 8];
     const beside = after + box.width < wide ? after : before > 0 ? before : null;
     left = beside ?? left;
