@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -165,6 +166,15 @@ def _close(a: Any, b: Any, atol: float, rule: str, what: str, remedy: str) -> No
     _hold(same, rule, f"{what} that differ by {np.max(np.abs(a - b)):.3g}", remedy)
 
 
+def _alike(wanted: Any, got: Any, rule: str, remedy: str) -> None:
+    """The same structure, shapes and dtypes; chex's own words are many, so they come last."""
+    try:
+        chex.assert_trees_all_equal_shapes_and_dtypes(wanted, got)
+    except AssertionError as error:
+        found = f"{_outline(got)} for {_outline(wanted)}"
+        raise AssertionError(f"{rule}, got {found}; {remedy}.") from error
+
+
 def _outline(tree: Any) -> list[str]:
     return [f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree)]
 
@@ -177,12 +187,9 @@ def _shapes(guidance: Guidance, seed: int, permute: Permute | None) -> None:
 
     before, guided = jax.eval_shape(one_step, chain(guidance), toy_params(seed), toy_view(seed))
     rule = "guided logits must have the shape and dtype of the base ones"
-    wanted, got = _outline(guided.base), _outline(guided.logits)
-    _hold(wanted == got, rule, f"{got} for {wanted}", "cast or reshape what `apply` returns")
-    same = jax.tree.structure(before) == jax.tree.structure(guided.state)
-    wanted, got = _outline(before), _outline(guided.state)
+    _alike(guided.base, guided.logits, rule, "cast or reshape what `apply` returns")
     rule, remedy = "the state after a step must be like that of `init`", "return the same arrays"
-    _hold(same and wanted == got, rule, f"{got} for {wanted}", remedy)
+    _alike(before, guided.state, rule, remedy)
 
 
 def _closed(guidance: Guidance, seed: int, permute: Permute | None) -> None:
