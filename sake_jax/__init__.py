@@ -8,14 +8,11 @@ from sake_jax import reveal as reveal
 from sake_jax import testing as testing
 from sake_jax.canvas import canvas as canvas
 from sake_jax.conversion import load as load
-from sake_jax.core import Candidates as Candidates
 from sake_jax.core import Canvas as Canvas
 from sake_jax.core import Context as Context
 from sake_jax.core import Denoiser as Denoiser
 from sake_jax.core import Guidance as Guidance
-from sake_jax.core import Info as Info
 from sake_jax.core import Process as Process
-from sake_jax.core import Signal as Signal
 from sake_jax.core import Tables as Tables
 from sake_jax.core import View as View
 from sake_jax.generation import Generation as Generation
@@ -44,6 +41,9 @@ from sake_jax.guidance import von_neumann as von_neumann
 from sake_jax.guidance import when as when
 from sake_jax.guidance import with_label as with_label
 from sake_jax.guidance import without_prompt as without_prompt
+from sake_jax.info import Candidates as Candidates
+from sake_jax.info import Info as Info
+from sake_jax.info import Signal as Signal
 from sake_jax.likelihood import bound as bound
 from sake_jax.likelihood import log_likelihood as log_likelihood
 from sake_jax.models import LanguageModel as LanguageModel

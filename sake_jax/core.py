@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
@@ -31,10 +30,6 @@ from sake_jax.typing import (
 
 LOWEST = -1e30
 """The logit of a token that must not be drawn. Finite: differences of logits stay numbers."""
-
-RECORDS = ("brief", "signal", "full")
-"""How much a run records: "signal" adds what needs base and guided logits side by side, "full"
-what a viewer shows of every position."""
 
 
 class Canvas(Node):
@@ -76,6 +71,7 @@ class Canvas(Node):
 class View(Node):
     """The canvas at one step, as denoisers, guidances and reveal rules see it.
 
+    >>> import jax.numpy as jnp
     >>> import sake_jax as sj
     >>> canvas = sj.canvas([[1]], 4, mask_id=9)
     >>> view = sj.blocks(length=4, steps=4, block=2).view(canvas, jnp.int32(2))
@@ -125,6 +121,7 @@ class View(Node):
 class Tables(Node):
     """The vocabulary's embeddings on both ends of a denoiser.
 
+    >>> import jax.numpy as jnp
     >>> embed, unembed = jnp.zeros((5, 3)), jnp.ones((5, 3))
     >>> Tables(input=embed, output=unembed).output.shape
     (5, 3)
@@ -305,90 +302,3 @@ class Plan(Protocol):
 
 Reveal = Callable[[Logits, WindowTokens, View, Key], WindowFlags]
 """`(logits, drawn, view, key) -> kept`: which of the draws are written to the canvas."""
-
-
-class Signal(Node):
-    """What one diversity guidance did at a step, means over each row's open positions.
-
-    >>> import sake_jax as sj
-    >>> denoiser, params = sj.testing.ToyDenoiser(), sj.testing.toy_params(0)
-    >>> sampler = sj.sampler(denoiser, sj.blocks(4, 4), guidance=sj.sake(1.0), record="full")
-    >>> canvas = sj.canvas([[1, 2]], 4, mask_id=16)
-    >>> _, info = jax.eval_shape(sj.run, sampler, params, jax.random.key(0), canvas)  # no run
-    >>> info.signals[0].correlation.shape, info.signals[0].weights.shape
-    ((4, 1), (4, 1, 4, 6))
-    """
-
-    covariance: Leaf
-    """(B,) Cov[z, psi] under the logits it met: minus the entropy slope (Proposition 1)."""
-    correlation: Leaf
-    """(B,) the same, scaled to [-1, 1]; positive sharpens, negative flattens."""
-    rms: Leaf
-    """(B,) root mean square of the centred signal, strength included."""
-    redundancy: Leaf
-    """(B,) row sums of the squared kernel: 0 for rows unlike all others."""
-    weights: Leaf = None
-    """(B, W, L) W_ij, which rows of the sequence repel which (record="full")."""
-    sample_weights: Leaf = None
-    """(B, W, M) the same across samples: which of the prompt's M samples repel this one where it
-    stands (record="full")."""
-
-
-class Candidates(Node):
-    """The most likely tokens of every window position, the most likely first.
-
-    >>> import sake_jax as sj
-    >>> denoiser, params = sj.testing.ToyDenoiser(), sj.testing.toy_params(0)
-    >>> sampler = sj.sampler(denoiser, sj.blocks(4, 4), guidance=sj.sake(1.0), record="full")
-    >>> canvas = sj.canvas([[1, 2]], 4, mask_id=16)
-    >>> _, info = jax.eval_shape(sj.run, sampler, params, jax.random.key(0), canvas)  # no run
-    >>> info.candidates.log_p.shape  # five for each of the window's positions, steps first
-    (4, 1, 4, 5)
-    """
-
-    ids: Leaf
-    """(B, W, K)"""
-    log_p: Leaf
-    """(B, W, K) their log-probabilities in nats."""
-    entropy: Leaf
-    """(B, W) of the whole distribution, in nats."""
-
-
-class Info(Node):
-    """What happened at one step, one entry per row of the batch.
-
-    >>> import sake_jax as sj
-    >>> denoiser, params = sj.testing.ToyDenoiser(), sj.testing.toy_params(0)
-    >>> sampler = sj.sampler(denoiser, sj.blocks(4, 4), guidance=sj.sake(1.0), record="full")
-    >>> canvas = sj.canvas([[1, 2]], 4, mask_id=16)
-    >>> _, info = jax.eval_shape(sj.run, sampler, params, jax.random.key(0), canvas)  # no run
-    >>> info.entropy.shape, info.candidates.ids.shape  # steps first, then rows
-    ((4, 1), (4, 1, 4, 5))
-    """
-
-    entropy: Leaf
-    """Mean entropy in nats of the guided distribution over open positions."""
-    confidence: Leaf
-    """Mean probability of the tokens that were revealed."""
-    revealed: Leaf
-    """How many positions were written."""
-    finite: Leaf
-    """False where a row's logits hold a NaN or an infinity and something was still open."""
-    base_entropy: Leaf = None
-    """The same entropy before guidance (record="signal")."""
-    kl: Leaf = None
-    """KL(guided || base) in nats, mean over open positions (record="signal")."""
-    signals: tuple[Signal, ...] = ()
-    """One per diversity guidance, in the order of the chain (record="signal")."""
-    start: Leaf = None
-    """() the first column of the window (record="full")."""
-    base_candidates: Candidates | None = None
-    """Before guidance (record="full")."""
-    candidates: Candidates | None = None
-    """After guidance (record="full")."""
-
-
-def mean_over(values: Array, where: Array) -> Array:
-    """Mean of (B, W) values over the chosen positions of each row; 0 where none is chosen."""
-    count = jnp.sum(where, axis=1, dtype=values.dtype)
-    return jnp.sum(jnp.where(where, values, 0), axis=1) / jnp.maximum(count, 1)

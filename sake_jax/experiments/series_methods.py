@@ -10,10 +10,11 @@ import numpy as np
 from jax import Array
 
 import sake_jax as sj
-from sake_jax.core import Context, Guidance, Signal
+from sake_jax.core import Context, Guidance
 from sake_jax.experiments.series import LENGTH, MASK_ID, Config
 from sake_jax.experiments.series_denoiser import SeriesDenoiser
 from sake_jax.guidance.compose import guide
+from sake_jax.info import Signal
 from sake_jax.node import Node
 from sake_jax.samplers.drive import run
 from sake_jax.typing import Key, Leaf, Logits, Number, Params, WindowFlags, WindowTokens

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sake_jax.core import Canvas, Info
+from sake_jax.core import Canvas
+from sake_jax.info import Info
 from sake_jax.samplers.drive import Trip
 
 

@@ -13,12 +13,13 @@ from jax import Array
 
 from sake_jax import schedules
 from sake_jax.checks import number, one_of, require
-from sake_jax.core import Context, Guidance, Signal, mean_over
+from sake_jax.core import Context, Guidance
 from sake_jax.guidance import budget, forces
 from sake_jax.guidance.entropy import correlation, covariance
 from sake_jax.guidance.groups import SCOPES, group
 from sake_jax.guidance.kernels import HEURISTICS, Heuristic, collisions
 from sake_jax.guidance.objectives import Objective, collision
+from sake_jax.info import Signal, mean_over
 from sake_jax.node import Node
 from sake_jax.precision import precise, product, wide
 from sake_jax.typing import Features, Flags, Leaf, Logits, Number

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from sake_jax.core import Canvas, Info
+from sake_jax.core import Canvas
+from sake_jax.info import Info
 from sake_jax.node import Node
 from sake_jax.samplers.noise import uniform_tokens
 from sake_jax.samplers.step import Kept, Sampler, State, context, step

@@ -7,25 +7,12 @@ import jax.numpy as jnp
 from flax import struct
 
 from sake_jax.checks import one_of, require
-from sake_jax.core import (
-    RECORDS,
-    Candidates,
-    Canvas,
-    Context,
-    Denoiser,
-    Guidance,
-    Info,
-    Plan,
-    Process,
-    Reveal,
-    Signal,
-    View,
-    mean_over,
-)
+from sake_jax.core import Canvas, Context, Denoiser, Guidance, Plan, Process, Reveal, View
 from sake_jax.guidance.compose import Chain, Guided, When, chain, guide, identity, last_word
 from sake_jax.guidance.entropy import entropy, kl
 from sake_jax.guidance.select import first_largest, largest
 from sake_jax.guidance.shaping import is_greedy
+from sake_jax.info import RECORDS, Candidates, Info, Signal, mean_over
 from sake_jax.losses import surprise
 from sake_jax.node import Node
 from sake_jax.process import Identity

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sake_jax.core import Candidates
+from sake_jax.info import Candidates
 from sake_jax.viewer.recording import Recording
 
 REPELLERS = 6

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sake_jax.checks import require
-from sake_jax.core import Info
+from sake_jax.info import Info
 
 
 @dataclasses.dataclass(frozen=True)

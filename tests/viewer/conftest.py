@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sake_jax.core import Candidates, Info, Signal
+from sake_jax.info import Candidates, Info, Signal
 from sake_jax.viewer import Recording
 
 VOCABULARY, MASK = 64, 63
