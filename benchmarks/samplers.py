@@ -21,19 +21,20 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from interleaved import Side, measure, progress
 
 import sake_jax as sj
-from sake_jax import Node
+from sake_jax.benchmark.interleaved import Side, measure, progress
+from sake_jax.benchmark.scaled import llada, model
 from sake_jax.models import abstract, network
-from sake_jax.models.config import ModelConfig, TransformerConfig
+from sake_jax.models.config import TransformerConfig
 from sake_jax.models.denoiser import NetworkDenoiser
 from sake_jax.models.page import UNROLLED
+from sake_jax.planning.forms import Everywhere
 from sake_jax.samplers.drive import start
 from sake_jax.samplers.noise import gumbel
 from sake_jax.samplers.step import step
@@ -55,12 +56,6 @@ class Size:
         return f"{net}; prompt {self.prompt}, {self.length} columns in {self.steps} steps"
 
 
-def llada(D: int, V: int, N: int, H: int) -> TransformerConfig:
-    """LLaDA's proportions."""
-    heads = {"H": H, "K": H, "head_dim": D // H}
-    return TransformerConfig(D=D, V=V, N=N, F=3 * D, context=4096, rope_theta=5e5, **heads)
-
-
 FULL = Size(llada(512, 32_768, 8, 8), prompt=128, length=128, steps=64, block=32)
 LLADA = Size(llada(4096, 126_464, 32, 32), prompt=128, length=128, steps=64, block=32)
 QUICK = Size(llada(32, 512, 2, 2), prompt=16, length=16, steps=8, block=4)
@@ -74,32 +69,6 @@ FORMS = {
     "SAKE projected: `chain(top_p(0.95), sake(1.0))`": sj.chain(sj.top_p(0.95), sj.sake(1.0)),
     "D-CFG: `classifier_free(1.5)`": sj.classifier_free(1.5),
 }
-
-
-class AllColumns(Node):
-    """Evaluates the head on every column; the window is cut from the logits."""
-
-    affine: ClassVar[bool] = False
-    inner: Any
-
-    def read(self, params, view, cache):
-        features, cache = self.inner.read(params, view, cache)
-        return self.inner.head(params, features), cache
-
-    def head(self, params, rows):
-        return rows
-
-    def tables(self, params):
-        return self.inner.tables(params)
-
-
-def model(c: TransformerConfig, seed: int) -> sj.LanguageModel:
-    """Random weights, scaled so that positions differ and no two chances round to the same."""
-    params = network.init(c, jax.random.key(seed))
-    params["output"]["rows"] *= 3 / c.D**0.5
-    params["blocks"]["attention"]["query"]["kernel"] *= 3
-    params["blocks"]["attention"]["out"]["kernel"] *= 3
-    return sj.LanguageModel(ModelConfig(family="llada", network=c, mask_id=c.V - 1), params)
 
 
 def our_side(lm: sj.LanguageModel, prompt: np.ndarray, size: Size, **options: Any) -> Side:
@@ -149,7 +118,7 @@ def measure_loop(size: Size, lm: sj.LanguageModel, prompt, repeats: int) -> dict
     """Our loop and torch's, with and without a cache."""
     ours = functools.partial(our_side, lm, prompt, size)
     sides = torch_sides(lm, prompt, size) | {
-        "ours, head on all columns": ours(denoiser=AllColumns(lm.denoiser)),
+        "ours, head on all columns": ours(denoiser=Everywhere(lm.denoiser, sj.identity())),
         "ours, greedy by `temperature(0)`": ours(draw=sj.temperature(0.0), noise=gumbel),
         "ours": ours(),
         "ours, dual cache": ours(cache="dual"),
@@ -173,7 +142,7 @@ def count(size: Size, form: str, all_columns: bool = False) -> np.ndarray:
         shallow = (dataclasses.replace(size, network=dataclasses.replace(c, N=n)) for n in (1, 2))
         one, two = (count(now, form, all_columns) for now in shallow)
         return one + (c.N - 1) * (two - one)
-    denoiser = AllColumns(NetworkDenoiser(c)) if all_columns else NetworkDenoiser(c)
+    denoiser = Everywhere(NetworkDenoiser(c), sj.identity()) if all_columns else NetworkDenoiser(c)
     plan = {"length": size.length, "steps": size.steps, "block": size.block}
     sampler = sj.masked(denoiser, guidance=FORMS[form], noise=sj.still, **plan)
     canvas = sj.canvas([[0] * size.prompt], size.length, mask_id=c.V - 1)

@@ -26,11 +26,11 @@ from pathlib import Path
 import jax
 import kneser_ney
 import numpy as np
-from interleaved import progress
 from tokenizers import Tokenizer
 
 import sake_jax as sj
 from sake_jax import evaluate
+from sake_jax.benchmark.interleaved import progress
 from sake_jax.checks import require
 from sake_jax.training import corpus
 from sake_jax.training.recipe import Data

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sake_jax.cli import checkpoints, evaluate, experiment, generate, plan, train, view
+from sake_jax.cli import bench, checkpoints, evaluate, experiment, generate, plan, train, view
 
 DISTRIBUTION = "sake-jax"
 
@@ -31,6 +31,7 @@ def _print_version(wanted: bool) -> bool:
     return wanted
 
 
+app.add_typer(bench.app)
 app.add_typer(checkpoints.app)
 app.add_typer(evaluate.app)
 app.add_typer(experiment.app)

@@ -12,9 +12,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sake_jax.canvas import canvas
 from sake_jax.checks import one_of, require, whole
 from sake_jax.conversion.checkpoint import quantized
-from sake_jax.core import Canvas, Guidance
-from sake_jax.guidance.compose import chain, identity
+from sake_jax.core import Canvas
 from sake_jax.models import LanguageModel, ModelConfig, fit, network
+from sake_jax.planning.forms import Form
 from sake_jax.samplers.request import Request
 from sake_jax.samplers.step import Sampler
 from sake_jax.sharding import Axes, padded, sharding
@@ -42,8 +42,8 @@ class Job:
     """Columns."""
     dtype: str = "bfloat16"
     """Of the parameters; "int8" has kernels of it, and the rest in bfloat16."""
-    guidance: Guidance | None = None
-    """In place of the request's, for those that it has no word for."""
+    form: Form | None = None
+    """Changes the request's sampler, where that has no word for it."""
 
     def __post_init__(self) -> None:
         one_of("dtype", self.dtype, DTYPES)
@@ -76,13 +76,9 @@ class Job:
             p: leaf(p, found) for p, found in network.flat(network.abstract(self.network)).items()
         }
 
-    def with_request(self, **changes: Any) -> "Job":
-        """The same job, sampled in another way."""
-        return dataclasses.replace(self, request=dataclasses.replace(self.request, **changes))
-
-    def guided_by(self, guidance: Guidance) -> "Job":
-        """The same job with another guidance."""
-        return dataclasses.replace(self, guidance=guidance)
+    def in_form(self, form: Form) -> "Job":
+        """The same job in one of `forms.FORMS`, in place of the request's guidance."""
+        return dataclasses.replace(self, request=self.request.unguided, form=form)
 
     def arguments(self, mesh: Mesh) -> tuple[Sampler, Params, Any, Canvas]:
         """What `run` is called with, as shapes on a mesh."""
@@ -94,7 +90,7 @@ class Job:
             {path: _placed(mesh, leaf, self.axes[path]) for path, leaf in self.leaves.items()}
         )
         sampler = self.sampler(params)
-        rows = self._canvas()
+        rows = self.canvas()
         key = jax.eval_shape(lambda: jax.random.key(0))
         return sampler, params, _on(mesh, key), jax.tree.map(functools.partial(_on, mesh), rows)
 
@@ -106,13 +102,9 @@ class Job:
     def sampler(self, params: Params) -> Sampler:
         config = dataclasses.replace(self.config, network=self.network)
         made = self.request.build(LanguageModel(config, params))
-        return (
-            made
-            if self.guidance is None
-            else made.replace(guidance=chain(identity(), self.guidance))
-        )
+        return made if self.form is None else self.form(made)
 
-    def _canvas(self) -> Canvas:
+    def canvas(self) -> Canvas:
         """Rows with prompts of this many columns."""
         noise = self.config.mask_id
         prompts = np.zeros((self.batch // self.samples, self.prompt), np.int32).tolist()

@@ -42,7 +42,7 @@ class Plan:
     complaint: str = ""
     """What the compiler said of a program that does not fit."""
     compiled: Total | None = None
-    """Of a step, by the compiler's estimates."""
+    """Of a step, by the compiler's estimates; None where it cannot print its own program."""
     compiler_flops: float | None = None
     """As it counts, every loop's body once; None for GPUs."""
     seconds: float = 0.0
@@ -137,15 +137,22 @@ def compiled(found: Plan, arguments: Any) -> Plan:
         analysis.output_size_in_bytes,
         analysis.peak_memory_in_bytes,
     )
-    own = total(program.as_text()) * (1 / arguments[0].plan.steps)
+    own = _listed(program)
     costs = program.cost_analysis() or {}
     return dataclasses.replace(
         found,
         memory=memory,
-        compiled=own,
+        compiled=own and own * (1 / arguments[0].plan.steps),
         compiler_flops=costs.get("flops"),
         seconds=seconds,
     )
+
+
+def _listed(program: Any) -> Total | None:
+    try:
+        return total(program.as_text())
+    except jax.errors.JaxRuntimeError:  # some asynchronous copies cannot be read back as text
+        return None
 
 
 def _needs(message: str) -> str:

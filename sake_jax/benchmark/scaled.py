@@ -1,0 +1,43 @@
+"""LLaDA-8B in small, with random weights: a model whose steps cost in its proportions."""
+
+import dataclasses
+
+import jax
+
+from sake_jax.models import LanguageModel, network
+from sake_jax.models.config import ModelConfig, TransformerConfig
+from sake_jax.planning.known import LLADA
+
+SHARE = LLADA.V / (LLADA.N * LLADA.D)
+"""A row takes V D operations in the head and 13 N D² in the layers: with V as N D, the head has the
+share that it has in LLaDA-8B."""
+
+
+def llada(D: int, V: int, N: int, H: int) -> TransformerConfig:
+    """LLaDA's proportions."""
+    sizes = {"D": D, "V": V, "N": N, "H": H, "K": H, "head_dim": D // H, "F": 3 * D}
+    return dataclasses.replace(LLADA, **sizes)
+
+
+def vocabulary(D: int, N: int) -> int:
+    """Tokens that give the head the share of a step that it has in LLaDA-8B.
+
+    >>> vocabulary(LLADA.D, LLADA.N) == LLADA.V
+    True
+    """
+    return round(SHARE * N * D)
+
+
+def model(c: TransformerConfig, seed: int = 0) -> LanguageModel:
+    """Random weights, scaled so that positions differ and no two chances round to the same."""
+    params = network.init(c, jax.random.key(seed))
+    params["output"]["rows"] *= 3 / c.D**0.5
+    params["blocks"]["attention"]["query"]["kernel"] *= 3
+    params["blocks"]["attention"]["out"]["kernel"] *= 3
+    return LanguageModel(ModelConfig(family="llada", network=c, mask_id=c.V - 1), params)
+
+
+def scaled(D: int = 256, N: int = 4, H: int = 2, times: int = 1) -> LanguageModel:
+    """The model that is measured where there is no room for a real one; its vocabulary may be
+    some times larger."""
+    return model(llada(D, times * vocabulary(D, N), N, H))

@@ -1,0 +1,148 @@
+"""The command that measures what guidance costs."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from sake_jax.checks import require
+from sake_jax.cli import options
+from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
+
+app = typer.Typer()
+
+EXAMPLES = """Examples:
+
+sake-jax bench --quick
+
+sake-jax bench --out speed.json
+
+sake-jax bench --model path/to/model --prompts 64,128 --length 64 --batch 4 --no-growth
+
+sake-jax bench --plan v5e:2x4,tensor=8 --plan v6e:1x1 --plan h100:1 --compile --out speed.json
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def bench(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Any model that loads; by default 'scaled', LLaDA's proportions in small with "
+            "random weights. With --plan 'llada-8b', or what sake-jax plan takes."
+        ),
+    ] = None,
+    prompts: Annotated[str, typer.Option(help="Tokens of the prompts.")] = "128,256,512,1024",
+    length: Annotated[
+        int | None, typer.Option(min=1, help="Tokens to write; 32, or 128 with --plan.")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of a run; one for two tokens, or for each with --plan."),
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Rows together.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Runs of each form, all in turn.")] = 5,
+    dtype: options.Dtype = None,
+    growth: Annotated[
+        bool, typer.Option("--growth/--no-growth", help="Also with vocabulary, batch, devices.")
+    ] = True,
+    plan: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Plan for chips that are not here, such as 'v5e:2x4,tensor=8', and measure "
+            "nothing; the fastest mesh by our count if none is given."
+        ),
+    ] = None,
+    compile_it: Annotated[
+        bool,
+        typer.Option(
+            "--compile",
+            help="With --plan: ask the compiler, too, about the shortest and the longest prompt "
+            "without guidance and with SAKE. Half a minute each.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="A JSON file for the numbers; its other part is kept.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny sizes, to see that it runs; numbers mean little.")
+    ] = False,
+) -> None:
+    """Measure what guidance costs here, as in the paper's table of speed, or plan it for chips.
+
+    All forms run in turn, so that a busy moment hits them alike. Use a quiet machine.
+    """
+    with plain_errors():
+        from sake_jax.benchmark import record, report
+
+        rule, remedy = "--compile is for plans", "add --plan CHIPS, or leave it out"
+        require(plan or not compile_it, rule, "--compile", remedy)
+        rule, remedy = "a plan has nothing to measure", "leave out --plan or these"
+        alone = plan and (quick or dtype)
+        require(not alone, rule, "--plan with --quick or --dtype", remedy)
+        if out is not None:
+            record.read(out)  # refuses now, not after minutes
+        sizes = {"prompts": numbers(prompts), "length": length, "steps": steps, "batch": batch}
+        if plan:
+            found = {"planned": _planned(model, sizes, plan, compile_it)}
+        else:
+            found = {"measured": _measured(model, sizes, rounds, dtype, growth, quick)}
+        if out is not None:
+            record.write(out, found)
+        if as_json:
+            typer.echo(json.dumps(found, indent=1))
+        else:
+            Console().print(Markdown(report.told(found)))
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """'128,256' as numbers in their order."""
+    parts = [part.strip() for part in text.split(",")]
+    rule = "prompts must be whole numbers above 0"
+    right = all(part.isdigit() and int(part) > 0 for part in parts)
+    require(right, rule, text, "write them as '128,256'")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def _measured(
+    model: str | None,
+    sizes: dict[str, Any],
+    rounds: int,
+    dtype: str | None,
+    growth: bool,
+    quick: bool,
+) -> dict[str, Any]:
+    from sake_jax.benchmark.clock import Setting
+    from sake_jax.benchmark.measured import measured
+    from sake_jax.benchmark.scaled import scaled
+    from sake_jax.conversion import load
+
+    name = model or "scaled"
+    rule, remedy = "the scaled model is float32", "leave --dtype out, or give --model"
+    require(name != "scaled" or dtype is None, rule, dtype, remedy)
+    if quick:
+        sizes = sizes | {"prompts": (8, 16), "length": 8, "steps": None}
+        growth, rounds = growth and model is not None, 2
+    lm = load(name, dtype=dtype) if name != "scaled" else scaled(*((32, 2, 2) if quick else ()))
+    length = sizes["length"] or 32
+    steps = sizes["steps"] or max(1, length // 2)
+    setting = Setting(sizes["prompts"], length, steps, sizes["batch"], rounds)
+    return measured(lm, setting, name, growth)
+
+
+def _planned(
+    model: str | None, sizes: dict[str, Any], plans: list[str], compile_it: bool
+) -> dict[str, Any]:
+    from sake_jax import planning
+    from sake_jax.benchmark.planned import Outline, Target, planned
+
+    outline = Outline(model or "llada-8b", **sizes | {"length": sizes["length"] or 128})
+    targets = []
+    for text in plans:
+        chips, _, mesh = text.partition(",")
+        targets.append(Target(planning.topology(chips), mesh_sizes(mesh) or None))
+    return planned(outline, targets, compile_it)
