@@ -15,13 +15,16 @@ from sake_jax import text
 from sake_jax.checks import one_of, require
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
 from sake_jax.conversion.weights import Cast, Weights, extent, full
-from sake_jax.models import LanguageModel, fit, network
+from sake_jax.models import LanguageModel, ModelConfig, TransformerConfig, fit, network
 from sake_jax.sharding import mesh as make_mesh
 from sake_jax.sharding import padded, sharding
 
 
 def load(
-    path_or_name: str | Path, mesh: Mesh | str | None = None, dtype: Any = None
+    path_or_name: str | Path,
+    mesh: Mesh | str | None = None,
+    dtype: Any = None,
+    attention: str = "plain",
 ) -> LanguageModel:
     """A model, ready to sample from or to score with.
 
@@ -41,15 +44,28 @@ def load(
         get rows of zeros at their end, so that they divide.
       dtype: "float32", "bfloat16", or "int8" for quantised kernels; by default as stored.
         float16 is for files only: such weights are loaded as float32.
+      attention: "plain", or "splash" for JAX's kernel on TPUs: for canvases of some thousand
+        columns, see the recipe for pods. Elsewhere it is as "plain".
     """
     rule, remedy = "models do not compute in float16", "load as float32 or bfloat16"
     require(dtype not in ("float16", jnp.float16), rule, dtype, remedy)
     checkpoint = widened(in_dtype(open_checkpoint(locate(path_or_name)), dtype))
+    checkpoint = dataclasses.replace(checkpoint, config=attending(checkpoint.config, attention))
     if isinstance(mesh, str):
         one_of("mesh", mesh, ("auto",))
         leaves = checkpoint.weights.leaves
         mesh = make_mesh(**fit.choose(checkpoint.config.network, leaves=leaves))
     return LanguageModel(checkpoint.config, parameters(checkpoint, mesh), checkpoint.folder)
+
+
+def attending(config: ModelConfig, attention: str) -> ModelConfig:
+    """The same model with another attention."""
+    if attention == config.network.attention:
+        return config
+    rule, remedy = "attention is a choice of transformers", "leave it out for the DiT families"
+    require(isinstance(config.network, TransformerConfig), rule, config.family, remedy)
+    network = dataclasses.replace(config.network, attention=attention)
+    return dataclasses.replace(config, network=network)
 
 
 def widened(checkpoint: Checkpoint) -> Checkpoint:

@@ -9,6 +9,7 @@ from jax import Array
 
 from sake_jax.models.config import NetworkConfig
 from sake_jax.models.layers import Linear, RMSNorm
+from sake_jax.models.splash import splash
 from sake_jax.node import Node
 from sake_jax.precision import precise
 from sake_jax.sharding import Axes, constrain
@@ -88,6 +89,7 @@ class Attention(nnx.Module):
     def __init__(self, c: NetworkConfig, *, rngs: nnx.Rngs):
         options = {"bias": c.qkv_bias, "quantized": c.quantized, "rngs": rngs}
         self.heads, self.key_heads, self.head_dim = c.H, c.K, c.head_dim
+        self.kernel = c.attention
         queries, keys = c.H * c.head_dim, c.K * c.head_dim
         if c.fused_qkv:
             self.qkv = Linear(c.D, queries + 2 * keys, axes=(None, "embed"), **options)
@@ -128,8 +130,23 @@ class Attention(nnx.Module):
             at = sight.start - sight.first
             own = jax.lax.dynamic_slice_in_dim(sight.turns, at, x.shape[1], axis=2)
             q, k = rotate(q, own), rotate(k, sight.turns)
-        # JAX's own code promotes bfloat16, which a user's strict mode would refuse.
-        with jax.numpy_dtype_promotion("standard"):
-            mixed = jax.nn.dot_product_attention(q, k, v, mask=sight.allowed[:, None])
-        mixed = constrain(mixed, HEADS)
+        mixed = constrain(self.mixed(q, k, v, sight.allowed), HEADS)
         return self.out(mixed.reshape(*x.shape[:2], -1)), memory
+
+    def mixed(self, q: Array, k: Array, v: Array, allowed: Array) -> Array:
+        """(B, T, H, head_dim) values of the allowed columns, by how alike keys and queries are."""
+        if self.kernel == "splash":
+            attend = allowed[:, 0]  # every row looks at the same ones
+            return jax.lax.platform_dependent(q, k, v, attend, tpu=splash, default=_plain)
+        return plain(q, k, v, allowed)
+
+
+def plain(q: Array, k: Array, v: Array, allowed: Array) -> Array:
+    """Attention as the compiler makes it; `allowed` is (B, T, P)."""
+    # JAX's own code promotes bfloat16, which a user's strict mode would refuse.
+    with jax.numpy_dtype_promotion("standard"):
+        return jax.nn.dot_product_attention(q, k, v, mask=allowed[:, None])
+
+
+def _plain(q: Array, k: Array, v: Array, attend: Array) -> Array:
+    return plain(q, k, v, attend[:, None])

@@ -55,6 +55,8 @@ class TransformerConfig(Shape):
     """Whether the chosen experts' weights are scaled to sum to one."""
     quantized: bool = False
     """int8 kernels with one scale per output channel; tables, norms and router stay as they are."""
+    attention: str = "plain"
+    """"plain" as the compiler makes it; "splash" by a kernel on TPUs, for long canvases."""
     # What it has not, in the words of the DiT's config.
     time_conditioning: ClassVar[bool] = False
     classes: ClassVar[int] = 0
@@ -63,6 +65,9 @@ class TransformerConfig(Shape):
     def __post_init__(self):
         one_of("norm", self.norm, ("rms", "layer"))
         one_of("mlp", self.mlp, ("gated", "gelu"))
+        one_of("attention", self.attention, ("plain", "splash"))
+        rule, remedy = "splash attention is for networks that read both ways", 'use "plain"'
+        require(self.attention == "plain" or not self.causal, rule, "a causal one", remedy)
         rule = "H must be a multiple of K"
         require(self.H % self.K == 0, rule, (self.H, self.K), "check the head counts")
         rule = "experts_per_token must be between 1 and experts"
@@ -96,6 +101,7 @@ class DiTConfig(Shape):
     qk_norm: ClassVar[bool] = False
     bias: ClassVar[bool] = False
     eps: ClassVar[float] = 1e-5
+    attention: ClassVar[str] = "plain"
 
     @property
     def K(self) -> int:

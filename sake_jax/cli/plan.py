@@ -37,6 +37,9 @@ def plan(
     samples: Annotated[int, typer.Option(min=1, help="Rows of one prompt.")] = 1,
     prompt: Annotated[int, typer.Option(min=0, help="Tokens of a prompt.")] = 128,
     dtype: Annotated[str, typer.Option(help="'bfloat16', 'float32' or 'int8'.")] = "bfloat16",
+    attention: Annotated[
+        str, typer.Option(help="'plain', or 'splash': a kernel on TPUs, for long canvases.")
+    ] = "plain",
     guidance: options.Guidance = None,
     strength: options.Strength = None,
     temperature: options.Temperature = None,
@@ -59,6 +62,7 @@ def plan(
     """
     with plain_errors():
         from sake_jax import planning
+        from sake_jax.conversion.loader import attending
         from sake_jax.planning import overhead, report
         from sake_jax.planning.sweep import best
 
@@ -77,7 +81,7 @@ def plan(
             cache=cache,
         )
         shape = {"batch": batch, "samples": samples, "prompt": prompt, "dtype": dtype}
-        job = planning.Job(planning.described(model), request, **shape)
+        job = planning.Job(attending(planning.described(model), attention), request, **shape)
         chips = planning.topology(topology)
         tried = planning.sweep(job, chips) if sweep else []
         if tried:

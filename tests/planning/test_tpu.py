@@ -1,7 +1,11 @@
 """Plans for TPUs, by their own compiler."""
 
-import pytest
+import json
 
+import pytest
+from typer.testing import CliRunner
+
+from sake_jax import cli
 from sake_jax.planning import Job, described, plan, topology
 from sake_jax.planning.chips import GIB
 from sake_jax.planning.overhead import overheads
@@ -63,3 +67,13 @@ def test_sake_is_nearly_free(prompt):
     assert added["SAKE, window only"] <= 0.06
     assert added["SAKE, window only, input table"] <= 0.06
     assert added["classifier-free"] > 0.33
+
+
+def test_the_command_with_splash_attention():
+    words = "plan tinystories --topology v5e:2x4 --mesh data=8 --batch 8 --length 16 --prompt 16"
+    result = CliRunner().invoke(cli.app, [*words.split(), "--attention", "splash", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output[result.output.index("{") :])["fits"]
+    result = CliRunner().invoke(cli.app, [*words.split(), "--attention", "flash"])
+    assert result.exit_code == 1
+    assert "attention must be one of" in result.output
