@@ -51,6 +51,7 @@ SHOWN_ONLY = {
     "sake-jax eval humaneval": "asks for the hub's data and an 8B model; see tests/tasks",
     "sake-jax eval gsm8k": "asks for the hub's data and an 8B model; see tests/tasks",
     "sake-jax report runs/base": "reads the runs of such a model; see tests/tasks",
+    "sake-jax bench": "measures for minutes; see tests/benchmark",
     "sake-jax experiment": "has tests of its own, in small: tests/experiments",
     "sake-jax plan": "needs a compiler for chips that are not here; see tests/planning",
     "sake-jax search": "asks for such a model; see tests/tasks",

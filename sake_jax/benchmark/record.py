@@ -2,10 +2,11 @@
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
-from sake_jax.benchmark.report import PUBLISHED, over, where
+from sake_jax.benchmark.report import PUBLISHED, QUIET, others, over, where
 from sake_jax.checks import require
 from sake_jax.planning.forms import BASE
 from sake_jax.tables import table
@@ -17,13 +18,14 @@ def read(path: Path) -> dict[str, Any]:
     """The parts of a file, none if it is not there."""
     if not path.exists():
         return {}
-    found = json.loads(path.read_text())
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        found = None
     rule = f"{path.name} must hold an object with {' and '.join(PARTS)}"
     right = isinstance(found, dict) and set(found) <= set(PARTS)
-    require(
-        right, rule, type(found).__name__, "name a file that sake-jax bench wrote, or a new one"
-    )
-    return found
+    require(right, rule, "something else", "name a file that sake-jax bench wrote, or a new one")
+    return dict(found or {})
 
 
 def write(path: Path, parts: dict[str, Any]) -> dict[str, Any]:
@@ -35,16 +37,16 @@ def write(path: Path, parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(found: dict[str, Any]) -> str:
-    """The shortest and the longest prompt of all sources beside each other: README's table."""
+    """The shortest and the longest prompt of all sources beside each other: README's table.
+
+    Times that were taken while others used the machine are left out.
+    """
     sources = _sources(found)
     names = [name for name in sources[0][1][0]["forms"] if name != BASE]
     lines = [["added to a step without guidance"]]
     lines[0] += [f"{title}, prompt {cell['at']:,}" for title, cells in sources for cell in cells]
-    for name in names:
-        cells = [
-            over(cell["forms"], name).replace(".0 %", " %") for _, two in sources for cell in two
-        ]
-        lines.append([name, *cells])
+    cells = [cell["forms"] for _, two in sources for cell in two]
+    lines += [[name, *(over(forms, name) for forms in cells)] for name in names]
     return table(lines) + "\n\n" + _notes(found)
 
 
@@ -54,7 +56,12 @@ def _sources(found: dict[str, Any]) -> list[tuple[str, list[Any]]]:
     chips = found["planned"]["chips"]
     one = next((each for each in chips if each["devices"] == 1), chips[0])
     planned = (f"planned, {one['chips']}", ends(one["prompt"]))
-    return [planned, ("measured", ends(found["measured"]["tables"]["prompt"]))]
+    measured = ("measured", ends(found["measured"]["tables"]["prompt"]))
+    return [planned, measured] if _quiet(found) else [planned]
+
+
+def _quiet(found: dict[str, Any]) -> bool:
+    return others(found["measured"]) <= QUIET
 
 
 def _notes(found: dict[str, Any]) -> str:
@@ -64,8 +71,11 @@ def _notes(found: dict[str, Any]) -> str:
         if name != BASE
     }
     said = "; ".join(f"{name} {min(r):+.0f} to {max(r):+.0f} %" for name, r in ratios.items())
-    model = found["planned"]["model"]["name"]
-    return f"Planned: {model}. Measured: {where(found['measured'])} In the paper: {said}."
+    model, setting = found["planned"]["model"], found["planned"]["setting"]
+    plan = f"Planned: {model['name']}, batch {setting['batch']}."
+    busy = "Measured: only on a busy machine so far, so times are not shown."
+    shown = f"Measured: {where(found['measured'])}" if _quiet(found) else busy
+    return textwrap.fill(f"{plan} {shown} In the paper, on one GPU: {said}.", 115)
 
 
 def replaced(page: str, name: str, text: str) -> str:

@@ -19,6 +19,9 @@ GROWTH = {
     "batch": "With the rows of a batch",
     "devices": "With devices, as many rows on each",
 }
+QUIET = 0.2
+"""Cores that other processes may use."""
+LOUD = ", **too many: measure again on a quiet machine**"
 ALONE = (
     "With devices: not measured. One device was there, or several that are made of one CPU and "
     "share its cores."
@@ -29,7 +32,7 @@ def told(found: dict[str, Any]) -> str:
     """Everything as Markdown."""
     parts = [*_measured(found["measured"])] if "measured" in found else []
     parts += [*_planned(found["planned"])] if "planned" in found else []
-    return "\n\n".join([*parts, "## In the paper", published()])
+    return "\n\n".join([*parts, "## Guidance, in the paper", published()])
 
 
 def over(rows: Row, name: str) -> str:
@@ -83,19 +86,27 @@ def where(found: dict[str, Any]) -> str:
     """Model, setting and machine of a measurement in a sentence."""
     model, setting, here = found["model"], found["setting"], found["machine"]
     sizes = ", ".join(f"{name} {model[name]:,}" for name in ("N", "D", "F", "V"))
-    busiest = max(cell["others"] for cells in found["tables"].values() for cell in cells)
     return (
         f"Model {model['name']} ({sizes}, {model['dtype']}), batch {setting['batch']}, "
         f"{setting['length']} tokens in {setting['steps']} steps, {setting['rounds']} rounds with "
         f"all forms in turn; medians, 95 % intervals by bootstrap over rounds. On {here['device']} "
         f"({here['cores']} cores), jax {here['jax']}; other processes used up to "
-        f"{busiest:.2f} cores meanwhile."
+        f"{others(found):.2f} cores meanwhile{LOUD * (others(found) > QUIET)}."
     )
+
+
+def others(found: dict[str, Any]) -> float:
+    """Cores that other processes used while it was measured, at the worst."""
+    return max(cell["others"] for cells in found["tables"].values() for cell in cells)
 
 
 def _measured(found: dict[str, Any]) -> list[str]:
     tables = found["tables"]
-    parts = ["## Measured", where(found), added(tables["prompt"], "added to a step, prompt")]
+    parts = [
+        "## Guidance, measured",
+        where(found),
+        added(tables["prompt"], "added to a step, prompt"),
+    ]
     parts += [rates(tables["prompt"], "tokens a second, prompt"), compile_times(tables["prompt"])]
     for name, title in GROWTH.items():
         if tables.get(name):
@@ -106,7 +117,9 @@ def _measured(found: dict[str, Any]) -> list[str]:
 def _planned(found: dict[str, Any]) -> list[str]:
     setting = found["setting"]
     shape = f"batch {setting['batch']}, {setting['length']} tokens in {setting['steps']} steps"
-    parts = [f"## Planned for {found['model']['name']} in {found['model']['dtype']}, {shape}"]
+    parts = [
+        f"## Guidance, planned for {found['model']['name']} in {found['model']['dtype']}, {shape}"
+    ]
     parts.append(ACCOUNTING)
     for chips in found["chips"]:
         mesh = ", ".join(f"{axis}={size}" for axis, size in chips["mesh"].items() if size > 1)

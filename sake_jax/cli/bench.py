@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,7 +12,13 @@ from sake_jax.checks import require
 from sake_jax.cli import options
 from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
 
+if TYPE_CHECKING:
+    from sake_jax.benchmark.clock import Setting
+
 app = typer.Typer()
+
+PROMPTS = (128, 256, 512, 1024)
+"""The paper's."""
 
 EXAMPLES = """Examples:
 
@@ -35,7 +41,9 @@ def bench(
             "random weights. With --plan 'llada-8b', or what sake-jax plan takes."
         ),
     ] = None,
-    prompts: Annotated[str, typer.Option(help="Tokens of the prompts.")] = "128,256,512,1024",
+    prompts: Annotated[
+        str | None, typer.Option(help="Tokens of the prompts; '128,256,512,1024' by default.")
+    ] = None,
     length: Annotated[
         int | None, typer.Option(min=1, help="Tokens to write; 32, or 128 with --plan.")
     ] = None,
@@ -44,11 +52,14 @@ def bench(
         typer.Option(min=1, help="Of a run; one for two tokens, or for each with --plan."),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Rows together.")] = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="Runs of each form, all in turn.")] = 5,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each form, all in turn; 5 by default.")
+    ] = None,
     dtype: options.Dtype = None,
     growth: Annotated[
-        bool, typer.Option("--growth/--no-growth", help="Also with vocabulary, batch, devices.")
-    ] = True,
+        bool | None,
+        typer.Option("--growth/--no-growth", help="Also with vocabulary, batch, devices."),
+    ] = None,
     plan: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,7 +80,10 @@ def bench(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Tiny sizes, to see that it runs; numbers mean little.")
+        bool,
+        typer.Option(
+            "--quick", help="Tiny sizes and no growth, to see that it runs; numbers mean little."
+        ),
     ] = False,
 ) -> None:
     """Measure what guidance costs here, as in the paper's table of speed, or plan it for chips.
@@ -78,19 +92,31 @@ def bench(
     """
     with plain_errors():
         from sake_jax.benchmark import record, report
+        from sake_jax.benchmark.clock import Setting
 
+        only_measured = {"--rounds": rounds, "--dtype": dtype, "--growth": growth}
+        given = [name for name, value in only_measured.items() if value is not None]
+        given += ["--quick"] * quick
+        rule, remedy = "a plan measures nothing", f"leave out --plan, or {' and '.join(given)}"
+        require(not (plan and given), rule, ["--plan", *given], remedy)
         rule, remedy = "--compile is for plans", "add --plan CHIPS, or leave it out"
         require(plan or not compile_it, rule, "--compile", remedy)
-        rule, remedy = "a plan has nothing to measure", "leave out --plan or these"
-        alone = plan and (quick or dtype)
-        require(not alone, rule, "--plan with --quick or --dtype", remedy)
         if out is not None:
             record.read(out)  # refuses now, not after minutes
-        sizes = {"prompts": numbers(prompts), "length": length, "steps": steps, "batch": batch}
         if plan:
-            found = {"planned": _planned(model, sizes, plan, compile_it)}
+            sizes = (numbers(prompts), length or 128, steps, batch)
+            found = {"planned": _planned(model or "llada-8b", sizes, plan, compile_it)}
         else:
-            found = {"measured": _measured(model, sizes, rounds, dtype, growth, quick)}
+            length = length or (8 if quick else 32)
+            setting = Setting(
+                numbers(prompts or ("8,16" if quick else None)),
+                length,
+                steps or max(1, length // 2),
+                batch,
+                rounds or (2 if quick else 5),
+            )
+            wanted = not quick if growth is None else growth
+            found = {"measured": _measured(model or "scaled", setting, dtype, wanted, quick)}
         if out is not None:
             record.write(out, found)
         if as_json:
@@ -99,8 +125,10 @@ def bench(
             Console().print(Markdown(report.told(found)))
 
 
-def numbers(text: str) -> tuple[int, ...]:
-    """'128,256' as numbers in their order."""
+def numbers(text: str | None) -> tuple[int, ...]:
+    """'128,256' as numbers in their order; the paper's prompts if None."""
+    if text is None:
+        return PROMPTS
     parts = [part.strip() for part in text.split(",")]
     rule = "prompts must be whole numbers above 0"
     right = all(part.isdigit() and int(part) > 0 for part in parts)
@@ -109,40 +137,28 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def _measured(
-    model: str | None,
-    sizes: dict[str, Any],
-    rounds: int,
-    dtype: str | None,
-    growth: bool,
-    quick: bool,
+    name: str, setting: "Setting", dtype: str | None, growth: bool, quick: bool
 ) -> dict[str, Any]:
-    from sake_jax.benchmark.clock import Setting
     from sake_jax.benchmark.measured import measured
     from sake_jax.benchmark.scaled import scaled
     from sake_jax.conversion import load
 
-    name = model or "scaled"
     rule, remedy = "the scaled model is float32", "leave --dtype out, or give --model"
     require(name != "scaled" or dtype is None, rule, dtype, remedy)
-    if quick:
-        sizes = sizes | {"prompts": (8, 16), "length": 8, "steps": None}
-        growth, rounds = growth and model is not None, 2
+    rule, remedy = "growth is for the scaled model's full size", "leave out --growth or --quick"
+    require(not (name == "scaled" and quick and growth), rule, "both", remedy)
     lm = load(name, dtype=dtype) if name != "scaled" else scaled(*((32, 2, 2) if quick else ()))
-    length = sizes["length"] or 32
-    steps = sizes["steps"] or max(1, length // 2)
-    setting = Setting(sizes["prompts"], length, steps, sizes["batch"], rounds)
     return measured(lm, setting, name, growth)
 
 
 def _planned(
-    model: str | None, sizes: dict[str, Any], plans: list[str], compile_it: bool
+    model: str, sizes: tuple[Any, ...], plans: list[str], compile_it: bool
 ) -> dict[str, Any]:
     from sake_jax import planning
     from sake_jax.benchmark.planned import Outline, Target, planned
 
-    outline = Outline(model or "llada-8b", **sizes | {"length": sizes["length"] or 128})
     targets = []
     for text in plans:
         chips, _, mesh = text.partition(",")
         targets.append(Target(planning.topology(chips), mesh_sizes(mesh) or None))
-    return planned(outline, targets, compile_it)
+    return planned(Outline(model, *sizes), targets, compile_it)
