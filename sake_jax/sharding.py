@@ -39,26 +39,34 @@ LOGITS: Axes = ("batch", None, "vocab")
 def mesh(data: int = 1, fsdp: int = 1, tensor: int = 1) -> Mesh:
     """A device mesh: rows of the batch over `data`, widths over `fsdp`, heads over `tensor`.
 
+    In a run of several processes it is one mesh over the devices of all of them, or, if the sizes
+    fit into a process's own devices, one for each process.
+
     >>> dict(mesh(data=1).shape)
     {'data': 1, 'fsdp': 1, 'tensor': 1}
     """
     sizes = (data, fsdp, tensor)
-    needed, there = math.prod(sizes), jax.device_count()
+    needed, there = math.prod(sizes), jax.local_device_count()
+    everybody = needed == jax.device_count()
     rule = f"data × fsdp × tensor must be between 1 and the number of devices ({there}), a divisor"
-    fits = min(sizes) >= 1 and there % needed == 0
-    remedy = f"choose sizes with a product of {listed(there)}, or see `sake-jax doctor`"
+    if jax.process_count() > 1:
+        rule = f"data × fsdp × tensor must be all {jax.device_count()} devices, or divide the "
+        rule += f"{there} of each process"
+    fits = min(sizes) >= 1 and (everybody or there % needed == 0)
+    products = listed(there, *{jax.device_count()} - {there})
+    remedy = f"choose sizes with a product of {products}, or see `sake-jax doctor`"
     require(fits, rule, sizes, remedy)
-    devices = jax.devices()[:needed]
+    devices = jax.devices() if everybody else jax.local_devices()[:needed]
     return jax.make_mesh(sizes, MESH_AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
 
 
-def listed(number: int) -> str:
-    """The divisors of a number, for an error message.
+def listed(number: int, *more: int) -> str:
+    """The divisors of a number, and more numbers, for an error message.
 
     >>> listed(6)
     '1, 2, 3 or 6'
     """
-    *others, last = map(str, divisors(number))
+    *others, last = map(str, (*divisors(number), *more))
     return f"{', '.join(others)} or {last}" if others else last
 
 
