@@ -1,7 +1,8 @@
 """Loads a model from a folder or by its name on the hub, whole or spread over a mesh."""
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from jax.sharding import Mesh
 from sake_jax import text
 from sake_jax.checks import one_of, require
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
+from sake_jax.conversion.source import Index
 from sake_jax.conversion.weights import Cast, Weights, extent, full
+from sake_jax.distributed import several, told
 from sake_jax.models import LanguageModel, ModelConfig, TransformerConfig, fit, network
 from sake_jax.sharding import mesh as make_mesh
 from sake_jax.sharding import padded, sharding
@@ -39,7 +42,8 @@ def load(
         converted by `sake-jax convert`, or a GGUF file; or a name on the hub such as
         "GSAI-ML/LLaDA-8B-Instruct" when online.
       mesh: from `sake_jax.mesh`, or "auto" for one over all devices, see
-        `sake_jax.models.choose`; the default device by default. Its `tensor` axis must divide
+        `sake_jax.models.choose`, or in a run of several processes one over the devices of each if
+        the model fits these; the default device by default. Its `tensor` axis must divide
         the query heads. Fewer key heads are computed on every device, and the vocabulary's tables
         get rows of zeros at their end, so that they divide.
       dtype: "float32", "bfloat16", or "int8" for quantised kernels; by default as stored.
@@ -53,8 +57,7 @@ def load(
     checkpoint = dataclasses.replace(checkpoint, config=attending(checkpoint.config, attention))
     if isinstance(mesh, str):
         one_of("mesh", mesh, ("auto",))
-        leaves = checkpoint.weights.leaves
-        mesh = make_mesh(**fit.choose(checkpoint.config.network, leaves=leaves))
+        mesh = make_mesh(**fitting(checkpoint))
     return LanguageModel(checkpoint.config, parameters(checkpoint, mesh), checkpoint.folder)
 
 
@@ -66,6 +69,17 @@ def attending(config: ModelConfig, attention: str) -> ModelConfig:
     require(isinstance(config.network, TransformerConfig), rule, config.family, remedy)
     network = dataclasses.replace(config.network, attention=attention)
     return dataclasses.replace(config, network=network)
+
+
+def fitting(checkpoint: Checkpoint) -> dict[str, int]:
+    """Sizes of a mesh: over each process's own devices if these can hold the model, or over all."""
+    options = {"leaves": checkpoint.weights.leaves, "memory": told(fit.device_memory)}
+    if several():
+        try:
+            return fit.choose(checkpoint.config.network, jax.local_device_count(), **options)
+        except ValueError:  # too large for one process
+            pass
+    return fit.choose(checkpoint.config.network, **options)
 
 
 def widened(checkpoint: Checkpoint) -> Checkpoint:
@@ -87,27 +101,52 @@ def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
         if mesh is None:  # on the default device, but free to move
             return jnp.asarray(weights.read(path, ()))
         shape = padded(leaf.shape, axes[path], sizes)
-        placed, read = sharding(mesh, shape, axes[path]), reader(weights, path, shape)
+        placed = sharding(mesh, shape, axes[path])
+        here: list[Any] = list(placed.addressable_devices_indices_map(shape).values())
+        read = reader(weights, path, shape, here)
         return jax.make_array_from_callback(shape, placed, read, dtype=leaf.dtype)
 
     return network.nested({path: array(path, leaf) for path, leaf in weights.leaves.items()})
 
 
-def reader(weights: Weights, path: str, shape: tuple[int, ...]) -> Callable[[Any], np.ndarray]:
-    """Reads slices of a parameter, each once, with zeros for what this shape has beyond its end."""
-    leaf, seen = weights.leaves[path], {}
+def reader(
+    weights: Weights, path: str, shape: tuple[int, ...], parts: Sequence[Index] = ()
+) -> Callable[[Any], np.ndarray]:
+    """Reads slices of a parameter, each once, with zeros for what this shape has beyond its end.
 
-    def read(index: tuple[slice, ...]) -> np.ndarray:
+    All of `parts` at once where they fill a box: chunks of files may be larger than each of them.
+    """
+    leaf, box, seen = weights.leaves[path], _box(shape, parts), {}
+
+    def found(index: Index) -> np.ndarray:
         inside = full(leaf.shape, index)
-        name = str(inside)
-        if name not in seen:
-            there, wanted = extent(inside), extent(full(shape, index))
-            found = weights.read(path, inside) if 0 not in there else np.zeros(there, leaf.dtype)
-            beyond = [(0, all_ - some) for all_, some in zip(wanted, there, strict=True)]
-            seen[name] = found if wanted == there else np.pad(found, beyond)
-        return seen[name]
+        there, wanted = extent(inside), extent(index)
+        read = weights.read(path, inside) if 0 not in there else np.zeros(there, leaf.dtype)
+        beyond = [(0, all_ - some) for all_, some in zip(wanted, there, strict=True)]
+        return read if wanted == there else np.pad(read, beyond)
+
+    def read(index: Index) -> np.ndarray:
+        index = full(shape, index)
+        outer = index if box is None else box
+        if str(outer) not in seen:
+            seen[str(outer)] = found(outer)
+        bounds = zip(index, outer, strict=True)
+        return seen[str(outer)][
+            tuple(slice(i.start - o.start, i.stop - o.start) for i, o in bounds)
+        ]
 
     return read
+
+
+def _box(shape: tuple[int, ...], parts: Sequence[Index]) -> Index | None:
+    """The slice that these fill together; None where they leave some of it out."""
+    distinct = {str(full(shape, part)): full(shape, part) for part in parts}.values()
+    if not distinct:
+        return None
+    sides = list(zip(*distinct, strict=True))
+    box = tuple(slice(min(s.start for s in side), max(s.stop for s in side)) for side in sides)
+    filled = sum(math.prod(extent(part)) for part in distinct)
+    return box if filled == math.prod(extent(box)) else None
 
 
 def built_in() -> dict[str, Path]:

@@ -28,7 +28,8 @@ class Manifest:
     prefix: str
     """What the names of the source's tensors began with."""
     source: dict[str, dict[str, Any]]
-    """Bytes and sha256 of every file the weights came from."""
+    """Bytes and sha256 of every file the weights came from; no sha256 where several processes
+    converted them, as none of these reads a whole file."""
     units: dict[str, dict[str, Any]]
     """Shape, dtype and sha256 of every array, layers apart."""
     written_by: str

@@ -16,9 +16,10 @@ from sake_jax.conversion.checkpoint import Checkpoint, copy_description, in_dtyp
 from sake_jax.conversion.manifest import FILE as MANIFEST
 from sake_jax.conversion.manifest import JOURNAL, FileHashes, Journal, Manifest, describe
 from sake_jax.conversion.source import WEIGHTS
-from sake_jax.conversion.units import Unit, batches, part, units
+from sake_jax.conversion.units import Unit, batches, part_of_each, units, whole
+from sake_jax.distributed import fetched, gathered, leads, several, told
 from sake_jax.models import network
-from sake_jax.sharding import shard_shape
+from sake_jax.sharding import RULES, shard_shape
 
 CHUNK = 8 * 2**20
 """Bytes of one stored chunk, the least that is read at once."""
@@ -39,7 +40,8 @@ def convert(
     """Writes a checkpoint as a chunked orbax checkpoint, for sharded loading.
 
     A run that was killed goes on where it was: what is written stays. Memory holds two batches
-    of arrays, never the model.
+    of arrays, never the model. In a run of several processes (`sake_jax.distributed`) all must
+    call this; each reads and writes a part of every array, in a folder that they all see.
 
     Args:
       source: a folder with config.json and safetensors, or a GGUF file.
@@ -50,25 +52,46 @@ def convert(
       on_unit: called after each array, also for those that were there already.
     """
     folder = Path(destination)
-    require_free(folder)
+    told(lambda: require_free(folder))
     checkpoint = in_dtype(open_checkpoint(Path(source)), dtype)
     runs = list(batches(units(checkpoint)))
-    folder.mkdir(parents=True, exist_ok=True)
-    journal = Journal(folder / JOURNAL, _job(checkpoint, runs, mesh))
-    with FileHashes(checkpoint.source.files) as hashes:
+    journal = told(lambda: _begin(folder, _job(checkpoint, runs, mesh)))
+    _require_shared(folder, checkpoint)
+    with FileHashes({} if several() else checkpoint.source.files) as hashes:
         finish = _nothing
         for batch in runs:
             fresh = not all(unit.name in journal.done for unit in batch)
-            read = functools.partial(part, checkpoint.weights)
-            arrays = {u.name: read(u.target, u.index) for u in batch} if fresh else {}
+            arrays = {u.name: _read(checkpoint, u, mesh) for u in batch} if fresh else {}
             finish()  # the batch before this one was written while this one was read
             chunks = _chunks(checkpoint, batch, mesh)
             wait = _save(folder / WEIGHTS, arrays, chunks, journal) if fresh else _nothing
             finish = functools.partial(_report, wait, batch, on_unit)
+            if several():  # orbax's thread and this one must not speak to the others at once
+                finish()
+                finish = _nothing
         finish()
-        if not (folder / WEIGHTS).exists():
-            orbax.partial.finalize(str((folder / WEIGHTS).resolve()))
-        files = hashes.result()
+        sizes = {n: {"bytes": path.stat().st_size} for n, path in checkpoint.source.files.items()}
+        files = hashes.result() or sizes
+    if not told((folder / WEIGHTS).exists):
+        orbax.partial.finalize(str((folder / WEIGHTS).resolve()))
+    return told(lambda: _end(checkpoint, folder, files, journal))
+
+
+def _read(checkpoint: Checkpoint, unit: Unit, mesh: Mapping[str, int] | None) -> Any:
+    """A unit; of several processes, each reads a part of it, as devices will."""
+    if not several():
+        return whole(checkpoint.weights, unit)
+    names = network.axes(checkpoint.config.network)[unit.target][len(unit.index) :]
+    split = [RULES.get(name or "") in (mesh or ("tensor",)) for name in names]
+    return part_of_each(checkpoint.weights, unit, np.flatnonzero(split).tolist())
+
+
+def _begin(folder: Path, job: dict[str, Any]) -> Journal:
+    folder.mkdir(parents=True, exist_ok=True)
+    return Journal(folder / JOURNAL, job)
+
+
+def _end(checkpoint: Checkpoint, folder: Path, files: dict[str, Any], journal: Journal) -> Manifest:
     copy_description(checkpoint, folder)
     manifest = Manifest(
         family=checkpoint.config.family,
@@ -81,6 +104,18 @@ def convert(
     manifest.write(folder)
     journal.path.unlink()
     return manifest
+
+
+def _require_shared(folder: Path, checkpoint: Checkpoint) -> None:
+    """Refuses what several processes cannot convert together."""
+    if not several():
+        return
+    blind = [at for at, sees in enumerate(gathered((folder / JOURNAL).is_file())) if not sees]
+    rule = "all processes must see the destination, a folder that they share"
+    require(not blind, rule, f"no {folder} in processes {blind}", "put it on a shared disk")
+    wide = [p for p, leaf in checkpoint.weights.leaves.items() if leaf.dtype == np.float64]
+    rule = "several processes convert what a device can hold"
+    require(not wide, rule, f"float64 in {wide[:3]}", "pass dtype='float32'")
 
 
 def require_free(folder: Path) -> None:
@@ -123,15 +158,17 @@ def _save(
     context.array.saving.scoped_storage_options_creator = lambda key, value: chunks[key[0].key]
     context.memory.deepcopy_host_arrays = False  # nobody changes them
     writing = None
+    held = {name: fetched(array) for name, array in arrays.items()}
     with context, _perhaps_there():
         writing = orbax.partial.save_async(str(path.resolve()), dict(arrays))
-    batch = {name: describe(array) for name, array in arrays.items()}
+    batch = {name: describe(array) for name, array in held.items()} if leads() else {}
 
     def wait() -> None:
         with _perhaps_there():
             if writing is not None:
                 writing.result()
-        journal.add(batch)
+        if leads():
+            journal.add(batch)
 
     return wait
 

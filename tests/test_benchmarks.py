@@ -1,29 +1,17 @@
 """The benchmarks run, and what the README says of cost is still so."""
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 import sake_jax as sj
+from benches import FOLDER, load
 from conftest import GOLDENS
 from sake_jax.experiments import series
 from sake_jax.experiments.series_denoiser import SeriesDenoiser
-
-FOLDER = Path(__file__).parents[1] / "benchmarks"
-
-
-def load(name):
-    """The module benchmarks/<name>.py, under a name that clashes with no other."""
-    specification = importlib.util.spec_from_file_location(f"bench_{name}", FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[specification.name] = module
-    specification.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
