@@ -23,6 +23,7 @@ import numpy as np
 from jax import Array
 
 from sake_jax.checks import number, require
+from sake_jax.distributed import fetched
 from sake_jax.losses import (
     absorb_exactly,
     masked_terms,
@@ -195,7 +196,7 @@ def _in_batches(function: Callable[[np.ndarray], Array], count: int, batch: int)
     batch = min(batch, count)
     items = np.minimum(np.arange(count + -count % batch, dtype=np.int32), count - 1)
     parts = [function(some) for some in items.reshape(-1, batch)]
-    return np.concatenate(jax.device_get(parts))[:count].astype(np.float64)
+    return np.concatenate(fetched(parts))[:count].astype(np.float64)
 
 
 def _estimate(losses: np.ndarray) -> Estimate:

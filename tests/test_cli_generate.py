@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import sake_jax as sj
 from sake_jax import cli
+from sake_jax.cli import options
 from sake_jax.cli.generate import asked
 from sake_jax.cli.screen import NOISE, Screen
 from sake_jax.samplers.request import Request
@@ -41,6 +42,16 @@ def machine(*arguments, given=None):
 @pytest.fixture(scope="module")
 def lm():
     return sj.load("tinystories")
+
+
+def test_meshes_by_name():
+    """'auto' is for `load` to choose: a copy of a small model for each of the eight devices."""
+    sizes = {"auto": (8, 1, 1), "fsdp=2,tensor=4": (1, 2, 4)}
+    for name, expected in sizes.items():
+        mesh = options.load("tinystories", None, name).params["norm"]["weight"].sharding.mesh
+        assert tuple(mesh.shape.values()) == expected
+    alone = options.load("tinystories", None, None).params["norm"]["weight"]
+    assert len(alone.sharding.device_set) == 1
 
 
 def test_prints_texts_after_their_prompt():

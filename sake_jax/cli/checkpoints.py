@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import typer
 from rich.console import Console
 from rich.progress import (
@@ -20,7 +21,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from sake_jax.checks import require
+from sake_jax import distributed as processes
+from sake_jax.cli.options import Distributed, join, mesh_sizes
 from sake_jax.conversion import convert as convert_checkpoint
 from sake_jax.conversion import export as export_checkpoint
 from sake_jax.conversion import verify as verify_checkpoint
@@ -29,7 +31,7 @@ from sake_jax.conversion.loader import locate
 from sake_jax.conversion.units import units
 from sake_jax.conversion.writer import require_free
 from sake_jax.models import network
-from sake_jax.sharding import MESH_AXES, shard_shape
+from sake_jax.sharding import shard_shape
 
 GOLDEN = "An npz file with input_ids and logits (and attention_mask, sigma, cond) to compare with."
 MESH = "The mesh to store chunks for, such as 'tensor=8' or 'fsdp=4,tensor=2'."
@@ -40,28 +42,30 @@ app = typer.Typer()
 
 @contextlib.contextmanager
 def plain_errors() -> Iterator[None]:
-    """Errors about the user's input as one message, without a traceback; so is Ctrl-C."""
+    """Errors about the user's input as one message, without a traceback; so is Ctrl-C.
+
+    In a run of several processes the others are told, and end too.
+    """
     try:
         yield
     except KeyboardInterrupt as error:
         Console(stderr=True).print("stopped; what was finished is saved, if it had a folder")
+        processes.leave(130, "it was stopped")
         raise typer.Exit(130) from error
+    except jax.errors.JaxRuntimeError as error:
+        said = processes.lost(error)
+        if said is None:
+            raise
+        complain(said)
+        processes.leave(1, said)
     except (ValueError, OSError, ImportError) as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        complain(str(error))
+        processes.leave(1, str(error))
         raise typer.Exit(1) from error
 
 
-def mesh_sizes(text: str | None) -> dict[str, int]:
-    """'fsdp=4,tensor=2' as a dictionary."""
-    sizes: dict[str, int] = {}
-    for part in (text or "").split(","):
-        name, _, size = part.strip().partition("=")
-        if name:
-            rule = f"mesh must name axes of {', '.join(MESH_AXES)} with sizes"
-            good = name in MESH_AXES and size.isdigit() and int(size) > 0
-            require(good, rule, part, "write it as 'fsdp=4,tensor=2'")
-            sizes[name] = int(size)
-    return sizes
+def complain(text: str) -> None:
+    Console(stderr=True).print(f"[red]error:[/red] {text}", highlight=False, soft_wrap=True)
 
 
 def parameter_table(checkpoint: Checkpoint, title: str, mesh: dict[str, int]) -> Table:
@@ -126,23 +130,27 @@ def convert(
     dtype: Annotated[str | None, typer.Option(help=DTYPE)] = None,
     mesh: Annotated[str | None, typer.Option(help=MESH)] = None,
     dry_run: Annotated[bool, typer.Option(help="Check and show the plan; write nothing.")] = False,
+    distributed: Distributed = False,
 ) -> None:
     """Write a checkpoint so that each device and process can read its part of it.
 
     Memory holds a few arrays at a time. A run that was killed goes on when it is started again.
     """
     with plain_errors():
-        require_free(destination)
-        folder, sizes = locate(source), mesh_sizes(mesh)
+        sizes = mesh_sizes(mesh)
+        join(distributed)
+        processes.told(lambda: require_free(destination))
+        folder = locate(source)
         checkpoint = in_dtype(open_checkpoint(folder), dtype)
         planned = units(checkpoint)
         total = sum(unit.nbytes for unit in planned)
         title = f"{folder} → {destination}: {len(planned)} arrays, {total / 1e9:,.3f} GB"
-        Console().print(parameter_table(checkpoint, title, sizes))
+        if processes.leads():
+            Console().print(parameter_table(checkpoint, title, sizes))
         if dry_run:
             return
         columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        with Progress(*columns) as progress:
+        with Progress(*columns, disable=not processes.leads()) as progress:
             task = progress.add_task("convert", total=total)
             convert_checkpoint(
                 folder,

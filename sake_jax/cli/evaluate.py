@@ -12,11 +12,11 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-import sake_jax as sj
 from sake_jax.checks import number, one_of, require
 from sake_jax.cli import options
-from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
+from sake_jax.cli.checkpoints import plain_errors
 from sake_jax.cli.generate import remember_programs
+from sake_jax.distributed import leads, told
 from sake_jax.evaluate import load_judge
 from sake_jax.execution import Limits, run_programs
 from sake_jax.generation.prompts import has_chat
@@ -25,7 +25,7 @@ from sake_jax.samplers.request import Request
 from sake_jax.tasks import Task, gsm8k, humaneval, mbpp, open_ended
 from sake_jax.tasks.presets import Preset, presets
 from sake_jax.tasks.report import report as write_report
-from sake_jax.tasks.results import read
+from sake_jax.tasks.results import Results, read
 from sake_jax.tasks.run import Shard, run
 from sake_jax.tasks.search import search as look
 from sake_jax.tasks.search import usual_grid
@@ -115,6 +115,7 @@ def evaluate(
     shard: Annotated[
         str, typer.Option(help="'0/4': the first of four processes that share a run and a folder.")
     ] = "0/1",
+    distributed: options.Distributed = False,
     seconds: Seconds = 10.0,
     unsafe: Unsafe = False,
 ) -> None:
@@ -144,6 +145,7 @@ def evaluate(
         require(guided or strength is None, "--strength is for guidances", strength, remedy)
         part, ks = _shard(shard), _numbers(k)
         require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
+        options.join(distributed)
         asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
         folder = out or Path("runs") / task
         writer = model or row.model
@@ -154,7 +156,8 @@ def evaluate(
             "seed": seed,
         }
         configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
-        typer.echo(json.dumps(configuration, indent=1))
+        if leads():
+            typer.echo(json.dumps(configuration, indent=1))
         lm = _load(writer, dtype, mesh)
         rule = "--chat needs a model with a chat template"
         require(has_chat(lm) or not chat, rule, lm.config.family, "leave it out")
@@ -171,13 +174,7 @@ def evaluate(
             about=configuration | {"name": _title(request)},
             progress=sys.stderr.isatty(),
         )
-        if not found.complete:
-            ready = f"{len(found.lines)} of {len(asked.problems)} problems are in {folder}"
-            typer.echo(f"{ready}; the report is written when the other shards are there.")
-            return
-        judged = load_judge(judge) if judge else None
-        prompts = {problem.name: problem.prompt for problem in asked.problems}
-        _show(write_report([found], folder, ks, judge=judged, prompts=prompts), folder)
+        told(lambda: _conclude(found, asked, ks, judge))  # the others wait for it
 
 
 @app.command(epilog=REPORT)
@@ -228,6 +225,18 @@ def search(
         _show((folder / "search.md").read_text() + (folder / "report.md").read_text(), folder)
 
 
+def _conclude(found: Results, asked: Task, ks: tuple[int, ...], judge: str | None) -> None:
+    """The report, if every problem is there."""
+    folder = found.folder
+    if not found.complete:
+        ready = f"{len(found.lines)} of {len(asked.problems)} problems are in {folder}"
+        typer.echo(f"{ready}; the report is written when the other shards are there.")
+        return
+    judged = load_judge(judge) if judge else None
+    prompts = {problem.name: problem.prompt for problem in asked.problems}
+    _show(write_report([found], folder, ks, judge=judged, prompts=prompts), folder)
+
+
 def _title(request: Request) -> str:
     return f"{request.name}, T {request.temperature:g}"
 
@@ -252,12 +261,14 @@ def _execute(seconds: float, unsafe: bool) -> Any:
     """Verdicts must not depend on how busy the machine is: what counts is processor time."""
     seconds = number("--seconds", seconds, above=0)
     limits = Limits(seconds=3 * seconds, cpu_seconds=math.ceil(seconds))
+    if not leads():  # of several processes the first alone runs programs
+        return lambda programs: []
     return functools.partial(run_programs, limits=limits, unsafe=unsafe)
 
 
 def _load(model: str, dtype: str | None, mesh: str | None) -> LanguageModel:
     remember_programs()
-    return sj.load(model, mesh=sj.mesh(**mesh_sizes(mesh)) if mesh else None, dtype=dtype)
+    return options.load(model, dtype, mesh)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

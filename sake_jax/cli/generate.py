@@ -15,8 +15,10 @@ from rich.console import Console
 import sake_jax as sj
 from sake_jax.checks import require
 from sake_jax.cli import options
-from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
+from sake_jax.cli.checkpoints import plain_errors
 from sake_jax.cli.screen import Screen, comparison, listing
+from sake_jax.core import Canvas
+from sake_jax.distributed import leads, told
 from sake_jax.evaluate import distinct, distinct_within, entropy, load_judge, perplexity, words
 from sake_jax.evaluate.judge import usual_judge
 from sake_jax.generation import Generation
@@ -78,6 +80,7 @@ def generate(
     batch: options.Batch = 32,
     dtype: options.Dtype = None,
     mesh: options.Mesh = None,
+    distributed: options.Distributed = False,
 ) -> None:
     """Write texts with a diffusion language model, made diverse by guidance.
 
@@ -85,7 +88,6 @@ def generate(
     call compiles for some seconds; the next ones find the programs in the cache.
     """
     with plain_errors():
-        prompts = _prompts(prompt, file)
         require(not (show and as_json), "--show draws, --json does not", "both", "choose one")
         request = options.requested(
             Request(),
@@ -104,15 +106,17 @@ def generate(
         variants = [request.unguided, request] if compare else [request]
         rule, remedy = "--compare needs a guidance to compare with none", "choose one"
         require(not compare or request.name != request.unguided.name, rule, guidance, remedy)
+        options.join(distributed)
+        prompts = told(lambda: _prompts(prompt, file))
         remember_programs()
-        lm = sj.load(model, mesh=sj.mesh(**mesh_sizes(mesh)) if mesh else None, dtype=dtype)
-        judged = _judge(judge, model) if compare else None
+        lm = options.load(model, dtype, mesh)
+        judged = _judge(judge, model) if compare and leads() else None
         given = [asked(lm, text, chat) for text in prompts]
         results: dict[str, Generation] = {}
         numbers: dict[str, dict[str, float]] = {}
         for variant in variants:
             begun = time.perf_counter()
-            screen = Screen(lm, variant.name) if show else None
+            screen = Screen(lm, variant.name) if show and leads() else None
             with screen or contextlib.nullcontext():
                 out = sj.generate(
                     lm,
@@ -123,18 +127,34 @@ def generate(
                     key=jax.random.key(seed),
                     stop=stop or (),
                     progress=sys.stderr.isatty() and not show,
-                    watch=screen.update if screen else None,
+                    watch=screen.update if screen else _unseen if show else None,
                     save=_folder(save, variant.name if compare else ""),
+                    divided=True,
                 )
             seconds = time.perf_counter() - begun
-            results[variant.name] = out
-            numbers[variant.name] = measures(prompts, out, judged) | {"seconds": seconds}
-        if as_json:
-            typer.echo(json.dumps(_report(prompts, results, numbers), indent=1))
-        elif compare:
-            comparison(Console(), prompts, results, numbers)
-        else:
-            listing(Console(), prompts, out, numbers[request.name])
+            if leads():
+                results[variant.name] = out
+                numbers[variant.name] = measures(prompts, out, judged) | {"seconds": seconds}
+        told(lambda: _tell(prompts, results, numbers, as_json))  # the others wait for it
+
+
+def _tell(
+    prompts: list[str],
+    results: dict[str, Generation],
+    numbers: dict[str, dict[str, float]],
+    as_json: bool,
+) -> None:
+    if as_json:
+        typer.echo(json.dumps(_report(prompts, results, numbers), indent=1))
+    elif len(results) > 1:
+        comparison(Console(), prompts, results, numbers)
+    else:
+        ((name, out),) = results.items()
+        listing(Console(), prompts, out, numbers[name])
+
+
+def _unseen(canvas: Canvas) -> None:
+    """What the other processes show, where process 0 shows a canvas: they must keep in step."""
 
 
 def remember_programs() -> None:

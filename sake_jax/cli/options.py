@@ -1,11 +1,18 @@
 """Options that several commands have. Those of a request may be None: left as they are."""
 
 import dataclasses
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
 
+import sake_jax as sj
+from sake_jax import distributed
+from sake_jax.checks import require
+from sake_jax.models import LanguageModel
 from sake_jax.samplers.request import Request
+from sake_jax.sharding import MESH_AXES
 
 Model = Annotated[
     str, typer.Option(help="'tinystories', a folder, a converted checkpoint, or a hub name.")
@@ -53,7 +60,51 @@ Chat = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="The same seed writes the same texts.")]
 Batch = Annotated[int, typer.Option(min=1, help="Texts that are written together.")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or int8; as stored by default.")]
-Mesh = Annotated[str | None, typer.Option(help="Devices, such as 'tensor=8'.")]
+Mesh = Annotated[
+    str | None, typer.Option(help="Devices, such as 'tensor=8'; 'auto': as the model fits.")
+]
+Distributed = Annotated[
+    bool,
+    typer.Option(
+        "--distributed",
+        help="This is one process of several, which JAX finds; taken for granted where "
+        "JAX_COORDINATOR_ADDRESS is set.",
+    ),
+]
+
+
+def mesh_sizes(text: str | None) -> dict[str, int]:
+    """'fsdp=4,tensor=2' as a dictionary."""
+    sizes: dict[str, int] = {}
+    for part in (text or "").split(","):
+        name, _, size = part.strip().partition("=")
+        if name:
+            rule = f"mesh must name axes of {', '.join(MESH_AXES)} with sizes"
+            good = name in MESH_AXES and size.isdigit() and int(size) > 0
+            require(good, rule, part, "write it as 'fsdp=4,tensor=2'")
+            sizes[name] = int(size)
+    return sizes
+
+
+def join(wanted: bool) -> None:
+    """Connects this process with the others of its run, if there are others."""
+    if wanted or distributed.asked_for():
+        _own_output()
+        distributed.start()
+
+
+def _own_output() -> None:
+    """Keeps standard output for results: on CPUs JAX's network library writes lines there."""
+    sys.stdout.flush()
+    mine = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = os.fdopen(mine, "w", buffering=1)
+
+
+def load(model: str, dtype: str | None, mesh: str | None) -> LanguageModel:
+    """The model on its devices."""
+    sizes = mesh_sizes(mesh) if mesh and mesh != "auto" else {}
+    return sj.load(model, mesh=sj.mesh(**sizes) if sizes else mesh, dtype=dtype)
 
 
 def requested(base: Request, **words: Any) -> Request:

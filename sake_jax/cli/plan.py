@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from sake_jax.cli import options
-from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
+from sake_jax.cli.checkpoints import plain_errors
+from sake_jax.cli.options import mesh_sizes
 from sake_jax.samplers.request import Request
 
 app = typer.Typer()
@@ -29,7 +30,7 @@ def plan(
         str, typer.Argument(help="'llada-8b', 'dream-7b', 'mdlm-owt', or a model's folder.")
     ],
     topology: Annotated[str, typer.Option(help="Chips, such as 'v5e:2x4' or 'h100:8'.")],
-    mesh: options.Mesh = None,
+    mesh: Annotated[str | None, typer.Option(help="Devices, such as 'tensor=8'.")] = None,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Try all meshes, compile the best.")
     ] = False,

@@ -16,7 +16,8 @@ from rich.progress import (
 )
 
 from sake_jax.checks import one_of
-from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
+from sake_jax.cli.checkpoints import plain_errors
+from sake_jax.cli.options import mesh_sizes
 
 app = typer.Typer()
 COLUMNS = (

@@ -10,7 +10,7 @@ import typer
 import sake_jax as sj
 from sake_jax.checks import require
 from sake_jax.cli import options
-from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
+from sake_jax.cli.checkpoints import plain_errors
 from sake_jax.cli.generate import asked, remember_programs
 from sake_jax.generation import Generation
 from sake_jax.generation.prompts import Prompt
@@ -78,7 +78,7 @@ def view(
         rule = "the page must go into a folder that exists"
         require(out.parent.is_dir(), rule, str(out.parent), "make it first")
         remember_programs()
-        lm = sj.load(model, mesh=sj.mesh(**mesh_sizes(mesh)) if mesh else None, dtype=dtype)
+        lm = options.load(model, dtype, mesh)
         given = asked(lm, prompt, chat)
         plain = request.unguided
         both = not alone and request.name != plain.name

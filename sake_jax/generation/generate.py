@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -9,14 +10,16 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax import Array
 
 from sake_jax.checks import require, whole
 from sake_jax.conversion import load
 from sake_jax.core import Canvas
+from sake_jax.distributed import fetched
 from sake_jax.generation.batch import across_samples, pairs, rows_of, run_batch
+from sake_jax.generation.division import Ran, division
 from sake_jax.generation.ending import Ending, checked
-from sake_jax.generation.prompts import Prompt, batches, canvas_for, check_context, encode
+from sake_jax.generation.prompts import Batch, Prompt, batches, canvas_for, check_context, encode
 from sake_jax.generation.result import Generation, Row, finished
 from sake_jax.generation.stack import record, stack
 from sake_jax.journal import Journal, differences
@@ -24,7 +27,7 @@ from sake_jax.models import LanguageModel
 from sake_jax.progress import bar
 from sake_jax.samplers.step import Sampler
 from sake_jax.settings import describe, rebuild
-from sake_jax.typing import Key
+from sake_jax.typing import Key, Params
 
 
 class NotFinite(ValueError):
@@ -59,11 +62,16 @@ def generate(
     progress: bool = False,
     watch: Callable[[Canvas], None] | None = None,
     save: str | Path | None = None,
+    divided: bool = False,
 ) -> Generation:
     """Draws `samples` continuations of every prompt.
 
     A (prompt, sample) pair's tokens belong to its key: they do not depend on the batch, on the
     other prompts, or on an interruption.
+
+    In a run of several processes (`sake_jax.distributed`) all must call this alike where the model
+    is spread over their devices, and where it is `divided`. They all get all rows; process 0 alone
+    needs to see the folder, and shows the bar.
 
     >>> import jax
     >>> import sake_jax as sj
@@ -92,6 +100,8 @@ def generate(
       watch: is called with a batch's canvas after each step, to show it; it must not keep it.
       save: a folder for settings and finished rows. If an interrupted run left it, this one
         goes on there.
+      divided: among the processes of a run, for a model that each has on its own devices: they
+        draw different batches.
     """
     samples, batch = whole("samples", samples), whole("batch", batch)
     right = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
@@ -125,25 +135,32 @@ def generate(
         "trajectory": trajectory,
     }
     settings = _settings(lm, sampler, key, options, strict=save is not None)
-    journal = Journal(save, settings) if save is not None else None
-    done = finished(journal) if journal else {}
+    among = division(lm, divided)
+    journal = Journal(save, settings) if save is not None and among.writes else None
+    done = among.told(lambda: finished(journal) if journal else {})
+    progress = among.told(lambda: progress)
 
     ending = Ending(lm, stop, stop_at_end, infill)
-    work = batches([len(p) for p in ids], _missing(len(ids), samples, done, sampler), batch)
+    missing = _missing(len(ids), samples, done, sampler)
+    together = samples if across_samples(sampler) else 1
+    work = batches([len(p) for p in ids], missing, among.rows(missing, batch, together))
+
+    def run(part: Batch) -> Ran:
+        canvas = canvas_for(lm, ids, part, length, names=names, infill=infill, cond=cond)
+        often = progress or bool(ending.strings)
+        trip = run_batch(lm, sampler, key, canvas, ending, trajectory, often, advance, watch)
+        return Ran(part, *rows_of(trip, canvas, part, ending), record(trip, canvas))
+
     seen = {}
-    with bar("generating", len(work) * sampler.plan.steps, progress) as advance:
-        for part in work:
-            canvas = canvas_for(lm, ids, part, length, names=names, infill=infill, cond=cond)
-            often = progress or bool(ending.strings)
-            trip = run_batch(lm, sampler, key, canvas, ending, trajectory, often, advance, watch)
-            rows, bad = rows_of(trip, canvas, part, ending)
-            done |= {(row.prompt, row.sample): row for row in rows}
-            kept = record(trip, canvas)
-            seen |= {(p, s): (kept, at) for at, p, s in pairs(part)}
+    steps = among.rounds(work) * sampler.plan.steps
+    with bar("generating", steps, progress and among.writes) as advance:
+        for ran in among.run(run, work):
+            done |= {(row.prompt, row.sample): row for row in ran.rows}
+            seen |= {(p, s): (ran.kept, at) for at, p, s in pairs(ran.part)}
             if journal:
-                journal.append(dataclasses.asdict(row) for row in rows)
-            if bad:
-                raise NotFinite(_complaint(bad, sampler.plan.steps), _in_order(done))
+                journal.append(dataclasses.asdict(row) for row in ran.rows)
+            if ran.bad:
+                raise NotFinite(_complaint(ran.bad, sampler.plan.steps), _in_order(done))
     order = [(p, s) for p in range(len(ids)) for s in range(samples)]
     info, tokens = stack(seen, order)
     return Generation([done[pair] for pair in order], samples, settings, info, tokens)
@@ -231,13 +248,23 @@ def _settings(lm: LanguageModel, sampler: Sampler, key, options: dict, strict: b
 
 def identity(lm: LanguageModel) -> dict:
     """What tells a model from others: its config, its dtype, and some of its numbers."""
-    first = [np.asarray(leaf.reshape(-1)[:64]).tobytes() for leaf in jax.tree.leaves(lm.params)]
+    first = [leaf.reshape(-1)[:64].tobytes() for leaf in fetched(_corners(lm.params))]
     quantized = lm.config.network.quantized
     return {
         "config": describe(lm.config, "config"),
         "dtype": "int8" if quantized else lm.params["input"]["rows"].dtype.name,
         "checksum": zlib.crc32(b"".join(first)),
     }
+
+
+def _corners(params: Params) -> list[Array]:
+    """Of each array a part that holds its first 64 numbers; not flat, which would gather it."""
+
+    def corner(leaf: Array) -> Array:
+        after = [math.prod(leaf.shape[axis + 1 :]) for axis in range(leaf.ndim)]
+        return leaf[tuple(slice(-(-64 // max(count, 1))) for count in after)]
+
+    return [corner(leaf) for leaf in jax.tree.leaves(params)]
 
 
 def _names(names: Sequence[int] | None, count: int) -> list[int]:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from sake_jax.core import Canvas
+from sake_jax.distributed import fetched
 from sake_jax.info import Info
 from sake_jax.samplers.drive import Trip
 
@@ -24,7 +25,7 @@ def record(trip: Trip, begun: Canvas) -> Record:
     steps = np.asarray(trip.steps)[:taken]
 
     def placed(leaf: Any) -> np.ndarray:
-        leaf = np.asarray(leaf)
+        leaf = fetched(leaf)
         out = np.zeros_like(leaf)
         out[steps] = leaf[:taken]
         return out
@@ -33,7 +34,7 @@ def record(trip: Trip, begun: Canvas) -> Record:
     if info.start is not None:
         rows = info.finite.shape[1]
         info = info.replace(
-            start=np.repeat((np.asarray(info.start) - begun.start)[:, None], rows, axis=1)
+            start=np.repeat((fetched(info.start) - begun.start)[:, None], rows, axis=1)
         )
     info: Info = jax.tree.map(placed, info)
     idle = np.ones(len(info.finite), bool)
@@ -42,7 +43,7 @@ def record(trip: Trip, begun: Canvas) -> Record:
     if trip.tokens is None:
         return Record(info, None)
     last = np.searchsorted(steps, np.arange(len(idle)), side="right") - 1
-    return Record(info, np.asarray(trip.tokens)[np.maximum(last, 0), :, begun.start :])
+    return Record(info, fetched(trip.tokens)[np.maximum(last, 0), :, begun.start :])
 
 
 Seen = dict[tuple[int, int], tuple[Record, int]]

@@ -12,7 +12,9 @@ from typing import Any
 import jax
 
 from sake_jax.checks import require, whole
+from sake_jax.distributed import gathered
 from sake_jax.generation import generate
+from sake_jax.generation.division import division
 from sake_jax.generation.generate import identity
 from sake_jax.generation.prompts import as_chat, encode, room_for
 from sake_jax.journal import Journal, Line
@@ -76,6 +78,10 @@ def run(
     interruption changes it. What any shard has written is not drawn again, so that a run may go on
     in other shards. Programs of one chunk are judged while the next one is drawn.
 
+    In a run of several processes (`sake_jax.distributed`) all must call this alike. They divide the
+    problems, or compute each sample together where the model is spread over their devices.
+    Process 0 judges and writes; the others need not see the folder.
+
     Args:
       lm: the model.
       sampler: made for it.
@@ -91,9 +97,11 @@ def run(
     """
     samples = whole("samples", samples)
     settings = _settings(lm, sampler, task, samples, seed, chat, about or {})
-    journal = Journal(folder, settings, shard.file)
-    journal.lines()  # takes a line away that was cut short
-    done = {(line["problem"], line["sample"]) for line in written(journal.folder)}
+    among = division(lm, divided=True)
+    if among.together:
+        _require_same_problems(settings)
+    journal = Journal(folder, settings, shard.file) if among.writes else None
+    done = among.told(lambda: _done(journal))
     asked = [
         _asked(lm, sampler.plan.length, problem, place, chat)
         for place, problem in enumerate(task.problems)
@@ -102,20 +110,36 @@ def run(
     ]
     _warn_of_cuts(lm, asked)
     options: dict[str, Any] = {"key": jax.random.key(seed), "samples": samples, "stop": task.stop}
-    options |= {"batch": batch}
+    options |= {"batch": batch, "divided": True}
     waiting: Future[list[Line]] | None = None
-    with bar(task.name, len(asked) * samples, progress) as advance, ThreadPoolExecutor(1) as judge:
+    shown = progress and among.writes
+    with bar(task.name, len(asked) * samples, shown) as advance, ThreadPoolExecutor(1) as judge:
         try:
-            for chunk in _chunks(asked, max(1, batch // samples)):
+            for chunk in _chunks(asked, among.count * max(1, batch // samples)):
                 lines = _drawn(lm, sampler, chunk, options)
+                if journal is None:
+                    continue
                 if waiting is not None:
                     journal.append(_new(waiting.result(), done))
                 waiting = judge.submit(_judged, task, chunk, lines)
                 advance(len(lines))
         finally:  # what was drawn is not lost to an interruption
-            if waiting is not None:
+            if journal is not None and waiting is not None:
                 journal.append(_new(waiting.result(), done))
-    return read(folder)
+    return among.told(lambda: read(folder))
+
+
+def _done(journal: Journal | None) -> set[tuple[str, int]]:
+    """(problem, sample) of what any shard has written."""
+    assert journal is not None
+    journal.lines()  # takes a line away that was cut short
+    return {(line["problem"], line["sample"]) for line in written(journal.folder)}
+
+
+def _require_same_problems(settings: dict[str, Any]) -> None:
+    sums = gathered(settings["task"]["checksum"])
+    rule = "all processes must have the same problems"
+    require(len(set(sums)) == 1, rule, f"checksums {sums}", "give each the same file")
 
 
 def _settings(

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import sake_jax as sj
 from conftest import GOLDENS
 from sake_jax import cli
-from sake_jax.cli.checkpoints import mesh_sizes
+from sake_jax.cli.options import mesh_sizes
 
 
 def run(*arguments) -> tuple[int, str]:
