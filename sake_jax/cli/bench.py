@@ -10,7 +10,8 @@ from rich.markdown import Markdown
 
 from sake_jax.checks import require
 from sake_jax.cli import options
-from sake_jax.cli.checkpoints import mesh_sizes, plain_errors
+from sake_jax.cli.checkpoints import plain_errors
+from sake_jax.cli.options import mesh_sizes
 
 if TYPE_CHECKING:
     from sake_jax.benchmark.clock import Setting

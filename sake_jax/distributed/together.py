@@ -1,6 +1,7 @@
 """What processes of one run tell each other. With one process nothing is said and nothing waits.
 
-Every process must call these functions, in the same order: they wait for the others.
+Every process must call these functions, in the same order: they wait for the others. They trust
+each other, as processes that run one program do: messages are pickled. Files never are.
 """
 
 import pickle
