@@ -102,9 +102,11 @@ def test_search_compares_what_it_chose(problems, tmp_path, monkeypatch):
         "sake": searching.grid(Request("sake", length=4, steps=1), strength=(0.5, 1.0)),
     }
     evaluate = sys.modules["sake_jax.cli.evaluate"]
-    monkeypatch.setattr(evaluate, "usual_grid", lambda base: few)
+    asked = []
+    monkeypatch.setattr(evaluate, "usual_grid", lambda *base: asked.append(base) or few)
     words = ("search", "humaneval", "--data", problems, "--k", 2, "--out", tmp_path / "run")
-    told = call(*words, "--share", 0.5, "--length", 4)
+    told = call(*words, "--share", 0.5, "--length", 4, "--top-p", 0.9)
+    assert asked == [(Request(length=4, top_p=0.9), 256)]
     assert "strength 0.5" in told
     assert "Chosen on one part" in told
 

@@ -197,7 +197,7 @@ def search(
     model: options.Model = "tinystories",
     k: Annotated[int, typer.Option(min=1, help="Settings are chosen by pass@k.")] = 8,
     share: Annotated[float, typer.Option(help="Of the problems, to choose on.")] = 0.5,
-    temperature: options.Temperature = 0.2,
+    top_p: options.TopP = 0.95,
     length: options.Length = 64,
     steps: options.Steps = None,
     block: options.Block = None,
@@ -212,16 +212,17 @@ def search(
     """Choose settings of temperature, D-CFG and SAKE, twelve tried for each, on one part of the
     problems, and compare the chosen ones on the other.
 
-    --temperature is that of SAKE's draws; the others' temperatures are searched.
+    Temperatures, strengths and bandwidths are searched; --top-p is for the guided methods, that of
+    plain temperature is searched too.
     """
     with plain_errors():
         asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
-        words = {"temperature": temperature, "length": length, "steps": steps, "block": block}
+        words = {"top_p": top_p, "length": length, "steps": steps, "block": block}
         base = options.requested(Request(), **words)
         lm, folder = _load(model, dtype, mesh), out or Path("runs") / f"{task}-search"
         shown = sys.stderr.isatty()
         choices = {"k": k, "share": share, "seed": seed, "batch": batch, "progress": shown}
-        look(lm, asked, usual_grid(base), folder, **choices)
+        look(lm, asked, usual_grid(base, lm.config.network.D), folder, **choices)
         _show((folder / "search.md").read_text() + (folder / "report.md").read_text(), folder)
 
 

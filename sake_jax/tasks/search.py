@@ -47,16 +47,23 @@ def grid(base: Request, **choices: Sequence[Any]) -> list[Request]:
     return [dataclasses.replace(base, **dict(zip(choices, row, strict=True))) for row in rows]
 
 
-def usual_grid(base: Request) -> dict[str, list[Request]]:
-    """Twelve requests for temperature, for D-CFG and for SAKE, as the paper tunes each."""
+def usual_grid(base: Request, width: int) -> dict[str, list[Request]]:
+    """Twelve requests for temperature, for D-CFG and for SAKE, as the paper tunes each.
+
+    Temperatures are searched for all of them. SAKE's σ is the median distance of the rows, or the
+    size √`width` of rows that are normalised, its σ_attn the usual one, or a longer one.
+    """
     plain = base.unguided
-    guided = dataclasses.replace(plain, guidance="cfg")
-    sake = dataclasses.replace(plain, guidance="sake", temperature=base.temperature)
+    guided, sake = (dataclasses.replace(plain, guidance=name) for name in ("cfg", "sake"))
+    kernels = ({}, {"attention_bandwidth": 80.0}, {"bandwidth": width**0.5})
     return {
         "temperature": grid(plain, temperature=(0.2, 0.5, 0.7, 1.0), top_p=(0.9, 0.95, 1.0)),
         "d-cfg": grid(guided, temperature=(0.2, 0.5, 0.7), strength=(0.25, 0.5, 1.0, 2.0)),
-        "sake": grid(sake, strength=(0.3, 0.7, 1.5), bandwidth=(None, 1.0))
-        + grid(sake, strength=(0.3, 0.7, 1.5), attention_bandwidth=(5.0, 80.0)),
+        "sake": [
+            dataclasses.replace(each, **kernel)
+            for each in grid(sake, temperature=(0.2, 0.7), strength=(0.3, 1.0))
+            for kernel in kernels
+        ],
     }
 
 

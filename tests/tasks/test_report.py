@@ -119,10 +119,14 @@ def test_settings_are_chosen_on_other_problems_than_they_are_compared_on(tmp_pat
 
 
 def test_methods_are_given_the_same_number_of_trials(lm, tmp_path):
-    usual = usual_grid(Request(temperature=0.3, length=8, guidance="sake", bandwidth=2.0))
+    base = Request(length=8, guidance="sake", bandwidth=2.0, top_p=0.8)
+    usual = usual_grid(base, width=64)
     assert {len(each) for each in usual.values()} == {12}
     assert all(len(set(each)) == 12 for each in usual.values())
-    assert {each.temperature for each in usual["sake"]} == {0.3}
+    assert {each.temperature for each in usual["sake"]} == {0.2, 0.7}
+    assert {each.bandwidth for each in usual["sake"]} == {None, 8.0}
+    assert {each.attention_bandwidth for each in usual["sake"]} == {None, 80.0}
+    assert {each.top_p for name in ("d-cfg", "sake") for each in usual[name]} == {0.8}
     assert all(each.length == 8 for some in usual.values() for each in some)
     with pytest.raises(ValueError, match="equally many"):
         search(lm, code_task(), {"a": [Request()], "b": []}, tmp_path, k=1)
