@@ -14,7 +14,7 @@ from sake_jax.checks import one_of, require, whole
 from sake_jax.experiments import series_report
 from sake_jax.experiments.series import Config, Weights, quality
 from sake_jax.experiments.series_methods import FORMS, ORDERS, Setting, draw
-from sake_jax.experiments.series_training import load_or_train
+from sake_jax.experiments.series_training import checksum, load_or_train
 from sake_jax.experiments.study import Cell, Found, Study
 
 MODELS = ("tied", "untied")
@@ -93,8 +93,10 @@ def arithmetic(
     models = [one_of("models", model, MODELS) for model in models]
     seeds = 1 if quick else whole("seeds", seeds)
     sizes = QUICK if quick else FULL
-    study = Study(folder, {"experiment": "arithmetic", **sizes}, progress)
     trained = {model: _trained(model, sizes, cache, progress) for model in models}
+    # Another machine may train other weights: a folder holds what one pair of models drew.
+    weights = {model: checksum(params) for model, params in trained.items()}
+    study = Study(folder, {"experiment": "arithmetic", **sizes, "weights": weights}, progress)
     study.measure(_groups(models, seeds), lambda group: _measured(group, trained, sizes))
     series_report.write(study, models, METHODS, seeds, sizes)
     return study

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import zlib
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -114,6 +115,11 @@ def load_or_train(
         unfinished.replace(path)  # a killed run leaves no broken cache
     with np.load(path, allow_pickle=False) as arrays:
         return {name: jnp.asarray(arrays[name]) for name in arrays.files}
+
+
+def checksum(params: Weights) -> int:
+    """Of all numbers: what tells trained parameters from others."""
+    return zlib.crc32(b"".join(np.asarray(params[name]).tobytes() for name in sorted(params)))
 
 
 def cache_folder() -> Path:

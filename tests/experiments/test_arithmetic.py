@@ -158,6 +158,18 @@ def test_what_the_paper_literal_form_does_is_said(tmp_path, own, said):
     assert "negative: it flattens; Corr[z, ψ] is -0.30" in text
 
 
+def test_a_folder_of_other_weights_is_refused(study, cache, tmp_path):
+    """They may have been trained elsewhere, and round differently."""
+    shutil.copytree(study.folder, tmp_path / "moved")
+    (path,) = cache.glob("series-*.npz")
+    with np.load(path) as arrays:
+        other = {name: arrays[name] for name in arrays.files}
+    np.savez(tmp_path / path.name, **other | {"norm": other["norm"] * 1.001})
+    options = {"quick": True, "progress": False, "models": ["tied"], "cache": tmp_path}
+    with pytest.raises(ValueError, match=r"got other weights\.tied"):
+        arithmetic(tmp_path / "moved", **options)
+
+
 def test_compared_by_intervals():
     assert series_report.compared([3.0, 4.0], [1.0, 2.0]) == 1
     assert series_report.compared([1.0, 2.0], [3.0, 4.0]) == -1
