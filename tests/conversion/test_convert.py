@@ -342,7 +342,7 @@ class Counting:
 
 
 @pytest.mark.parametrize("converted", [False, True])
-def test_a_mesh_reads_slices_only_and_loads_the_same(converted, tmp_path):
+def test_a_mesh_reads_every_tensor_once_and_loads_the_same(converted, tmp_path):
     folder = GOLDENS / "llada"
     if converted:
         convert(folder, tmp_path / "ours", mesh={"fsdp": 2, "tensor": 4})
@@ -356,7 +356,7 @@ def test_a_mesh_reads_slices_only_and_loads_the_same(converted, tmp_path):
     kernel = spread["blocks"]["mlp"]["up"]["kernel"]
     assert kernel.sharding.shard_shape(kernel.shape) == (2, 32, 24)
     name = next(n for n in counting.read_sizes if n.endswith(("up_proj.weight", "mlp.up.kernel")))
-    assert counting.read_sizes[name] == [32 * 24] * 8, "eight slices, together the tensor"
+    assert counting.read_sizes[name] == [8 * 32 * 24], "its eight slices are read together"
 
 
 def test_sharded_logits_equal_those_on_one_device(golden):

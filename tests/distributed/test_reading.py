@@ -1,5 +1,8 @@
 """What each of two processes reads of a checkpoint: its share, and little more."""
 
+import sys
+import time
+
 import pairs
 import pytest
 import scenarios
@@ -57,6 +60,27 @@ def test_two_go_on_with_the_conversion_of_one(tmp_path, monkeypatch, dtype):
     for found in pairs.scenario(tmp_path / "pair", "converted", *given):
         assert found["units"] == expected.units
         assert 0 < found["read"] < found["all"] / pairs.COUNT
+    assert verify(tmp_path / "ours").ok
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_conversion_whose_process_was_killed_goes_on(tmp_path, victim):
+    BENCHMARK.make(tmp_path / "model", SMALL, 60_000_000)
+    expected = convert(tmp_path / "model", tmp_path / "alone")
+    words = ("converted", str(tmp_path / "model"), str(tmp_path / "ours"), "")
+    given = (sys.executable, str(pairs.HERE / "scenarios.py"), *words)
+    journal, until = tmp_path / "ours" / "journal.jsonl", time.monotonic() + 100
+    with pairs.started(tmp_path / "killed", *given) as running:
+        while not journal.exists() or journal.read_text().count("\n") < 3:
+            assert time.monotonic() < until, pairs.said(tmp_path / "killed", 0)
+            time.sleep(0.01)
+        running[victim].kill()
+        pairs.ended(running, 1 - victim, within=60)
+    assert not (tmp_path / "ours" / "manifest.json").exists(), "it was killed half-way"
+    for found in pairs.scenario(tmp_path / "pair", *words):
+        assert found["units"] == expected.units
+        assert found["read"] < found["all"] / pairs.COUNT, "what was written is not read again"
     assert verify(tmp_path / "ours").ok
 
 

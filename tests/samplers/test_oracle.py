@@ -75,6 +75,7 @@ def test_semi_autoregressive_blocks_do_too(joint):
     assert chi_square(joint, sj.masked(Oracle(), length=L, block=1)) < 54
 
 
+@pytest.mark.slow
 def test_ancestral_sampling_in_many_steps_comes_close(joint):
     """Several positions may fall into one step; with 200 steps that is rare."""
     many = sj.ancestral(Oracle(), length=L, steps=200)

@@ -60,6 +60,7 @@ def test_heads_on_eight_devices_with_an_odd_vocabulary():
     compare(meshes.ODD, (1, 1, 8), guidance, cache="dual")
 
 
+@pytest.mark.slow
 def test_all_three_axes_without_the_prompt():
     """Pushes folded into the head, samples of a prompt on different devices."""
     guidance = sj.chain(sj.classifier_free(1.5), sj.sake(1.0, scope="batch", self_term=0.0))

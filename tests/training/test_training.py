@@ -170,6 +170,7 @@ def test_bfloat16_learns_the_same_and_keeps_float32(folder, straight, tmp_path):
         np.testing.assert_allclose(mine, theirs, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_eight_devices_train_as_one(folder, straight, tmp_path):
     trainer = Trainer(recipe_of(folder, training={"steps": 4, "batch": 8}), tmp_path / "one")
     spread = Trainer(
@@ -192,7 +193,10 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    ["causal", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("mdlm", "bd3lm"))],
+)
 def test_every_kind_learns_and_loads(kind, folder, tmp_path):
     trainer = Trainer(recipe_of(folder, **KINDS[kind]), tmp_path)
     before = trainer.validate()
