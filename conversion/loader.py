@@ -131,9 +131,8 @@ def reader(
         if str(outer) not in seen:
             seen[str(outer)] = found(outer)
         bounds = zip(index, outer, strict=True)
-        return seen[str(outer)][
-            tuple(slice(i.start - o.start, i.stop - o.start) for i, o in bounds)
-        ]
+        own = tuple(slice(i.start - o.start, i.stop - o.start) for i, o in bounds)
+        return seen[str(outer)][(*own, ...)]  # an array also of a scalar
 
     return read
 
