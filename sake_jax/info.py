@@ -14,14 +14,9 @@ what a viewer shows of every position."""
 class Signal(Node):
     """What one diversity guidance did at a step, means over each row's open positions.
 
-    >>> import jax
-    >>> import sake_jax as sj
-    >>> denoiser, params = sj.testing.ToyDenoiser(), sj.testing.toy_params(0)
-    >>> sampler = sj.sampler(denoiser, sj.blocks(4, 4), guidance=sj.sake(1.0), record="full")
-    >>> canvas = sj.canvas([[1, 2]], 4, mask_id=16)
-    >>> _, info = jax.eval_shape(sj.run, sampler, params, jax.random.key(0), canvas)  # no run
-    >>> info.signals[0].correlation.shape, info.signals[0].weights.shape
-    ((4, 1), (4, 1, 4, 6))
+    >>> one = Signal(*jnp.float32([[0.3], [0.4], [1.0], [0.2]]))
+    >>> one.correlation.shape, one.weights is None  # a row; kernels with record="full" only
+    ((1,), True)
     """
 
     covariance: Leaf
@@ -42,14 +37,9 @@ class Signal(Node):
 class Candidates(Node):
     """The most likely tokens of every window position, the most likely first.
 
-    >>> import jax
-    >>> import sake_jax as sj
-    >>> denoiser, params = sj.testing.ToyDenoiser(), sj.testing.toy_params(0)
-    >>> sampler = sj.sampler(denoiser, sj.blocks(4, 4), guidance=sj.sake(1.0), record="full")
-    >>> canvas = sj.canvas([[1, 2]], 4, mask_id=16)
-    >>> _, info = jax.eval_shape(sj.run, sampler, params, jax.random.key(0), canvas)  # no run
-    >>> info.candidates.log_p.shape  # five for each of the window's positions, steps first
-    (4, 1, 4, 5)
+    >>> two = Candidates(jnp.int32([[[7, 3]]]), jnp.float32([[[-0.5, -1.2]]]), jnp.float32([[0.9]]))
+    >>> two.ids.shape  # a row, a position, its two most likely tokens
+    (1, 1, 2)
     """
 
     ids: Leaf
@@ -71,6 +61,8 @@ class Info(Node):
     >>> _, info = jax.eval_shape(sj.run, sampler, params, jax.random.key(0), canvas)  # no run
     >>> info.entropy.shape, info.candidates.ids.shape  # steps first, then rows
     ((4, 1), (4, 1, 4, 5))
+    >>> info.signals[0].correlation.shape, info.signals[0].weights.shape
+    ((4, 1), (4, 1, 4, 6))
     """
 
     entropy: Leaf

@@ -103,8 +103,8 @@ def _own_output() -> None:
 
 def load(model: str, dtype: str | None, mesh: str | None) -> LanguageModel:
     """The model on its devices."""
-    sizes = mesh_sizes(mesh) if mesh and mesh != "auto" else {}
-    return sj.load(model, mesh=sj.mesh(**sizes) if sizes else mesh, dtype=dtype)
+    chosen = mesh if mesh == "auto" else sj.mesh(**mesh_sizes(mesh)) if mesh else None
+    return sj.load(model, mesh=chosen, dtype=dtype)
 
 
 def requested(base: Request, **words: Any) -> Request:
