@@ -21,7 +21,9 @@ sake-jax experiment gaussian --quick
 
 sake-jax experiment story --judge smollm2 --seeds 10
 
-sake-jax experiment sensitivity --model path/to/mdlm --out runs/sensitivity
+sake-jax experiment sensitivity --model path/to/mdlm --length 256 --out runs/sensitivity
+
+sake-jax experiment story --model path/to/llada --judge path/to/qwen3 --prompts mine.txt
 """
 
 
@@ -36,6 +38,10 @@ def experiments() -> dict[str, Callable[..., Any]]:
 
     found = (gaussian, arithmetic, story, brainstorm, sensitivity, entropy)
     return {each.__name__: each for each in found}
+
+
+def _has(made: Callable[..., Any], option: str) -> bool:
+    return option in inspect.signature(made).parameters
 
 
 @app.command(epilog=EXAMPLES)
@@ -57,6 +63,11 @@ def experiment(
     judge: Annotated[
         str | None, typer.Option(help="Whose perplexity is taken: a causal model, or 'smollm2'.")
     ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(help="A file with a prompt on each line, for story, brainstorm.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Texts of each prompt.")] = None,
+    length: Annotated[int | None, typer.Option(min=1, help="Tokens of a text.")] = None,
 ) -> None:
     """Run one of the paper's experiments: results.jsonl, table.md and figures.
 
@@ -64,11 +75,13 @@ def experiment(
     """
     with plain_errors():
         chosen = experiments()[one_of("NAME", name, experiments())]
-        own = {"model": model, "judge": judge}
-        given = {option: value for option, value in own.items() if value is not None}
+        texts = {"prompts": prompts, "samples": samples, "length": length}
+        given = {"model": model, "judge": judge} | texts
+        given = {option: value for option, value in given.items() if value is not None}
         for option in given:
-            known = option in inspect.signature(chosen).parameters
-            require(known, f"--{option} is for experiments with texts", name, "leave it out")
+            having = [each for each, made in experiments().items() if _has(made, option)]
+            rule = f"--{option} is for {', '.join(having)}"
+            require(name in having, rule, name, "leave it out")
         remember_programs()
         folder = out or Path("experiments") / (f"{name}-quick" if quick else name)
         study = chosen(folder, quick=quick, seeds=seeds, **given)

@@ -110,7 +110,8 @@ def test_guidance_covers_more_at_equal_density(study):
     ("arguments", "message"),
     [
         (["gausian"], "NAME must be one of"),
-        (["gaussian", "--judge", "smollm2"], "--judge is for experiments with texts"),
+        (["gaussian", "--judge", "smollm2"], "--judge is for story, brainstorm, sensitivity"),
+        (["entropy", "--prompts", "x.txt"], "--prompts is for story, brainstorm"),
         (["story", "--model", "nowhere"], "the model must be tinystories"),
     ],
 )

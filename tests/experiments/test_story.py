@@ -5,9 +5,11 @@ import json
 import jax
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import sake_jax as sj
 from conftest import GOLDENS
+from sake_jax import cli
 from sake_jax.evaluate import distinct, entropy, load_judge, perplexity, words
 from sake_jax.experiments import texts, texts_report
 from sake_jax.experiments.story import BEGINNINGS, story
@@ -113,6 +115,16 @@ def test_goes_on_and_refuses_other_settings(study, judge, prompts, monkeypatch):
     assert (study.folder / "table.md").read_text() == report
     with pytest.raises(ValueError, match="must be new or hold a run with the same"):
         story(study.folder, judge=judge, prompts=prompts, **SMALL | {"length": 16})
+
+
+def test_the_command_line_has_its_options(study, judge, prompts):
+    """With others the finished folder would be refused."""
+    given = {"judge": judge, "prompts": prompts, "samples": 3, "length": 8, "seeds": 2}
+    options = [str(part) for name, value in given.items() for part in (f"--{name}", value)]
+    command = ["experiment", "story", "--quick", *options, "--out", str(study.folder)]
+    done = CliRunner().invoke(cli.app, command)
+    assert done.exit_code == 0, done.output
+    assert "frontier.png" in done.output
 
 
 def test_wrong_options(tmp_path, judge, prompts):
