@@ -38,6 +38,26 @@ def at_equal(
     return np.interp(np.asarray(first, float), points[:, 0], points[:, 1])
 
 
+def gains(own: np.ndarray, base: np.ndarray, *, beyond: bool = False) -> np.ndarray:
+    """(settings, seeds) the second quantity above a baseline's where the first is equal, seed by
+    seed; both are (settings, seeds, 2). Where the baseline has no such value it is not a number,
+    or with `beyond` what is above the baseline's nearest end.
+    """
+    each = []
+    for seed in range(own.shape[1]):
+        first, second = own[:, seed].T
+        gained = second - at_equal(base[:, seed], first)
+        low, high = base[:, seed, 0].min(), base[:, seed, 0].max()
+        inside = (first >= low) & (first <= high)
+        each.append(np.where(inside | beyond, gained, np.nan))
+    return np.stack(each, axis=1)
+
+
+def comparable(gained: np.ndarray) -> np.ndarray:
+    """(settings,) which of them the baseline can be compared with on every seed."""
+    return np.asarray(~np.isnan(gained).any(axis=1))
+
+
 def interval(
     runs: Sequence[float] | np.ndarray, level: float = 0.95, draws: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:

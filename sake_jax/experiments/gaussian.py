@@ -12,7 +12,7 @@ import numpy as np
 
 from sake_jax import figures
 from sake_jax.evaluate.coverage import coverage
-from sake_jax.experiments.frontier import at_equal, hypervolume, shown
+from sake_jax.experiments.frontier import gains, hypervolume, shown
 from sake_jax.experiments.lattice import MIXTURES, Setting, target, walk
 from sake_jax.experiments.study import Cell, Found, Study
 from sake_jax.tables import table
@@ -104,16 +104,6 @@ def curves(study: Study, mixture: str, seeds: int) -> dict[str, np.ndarray]:
     }
 
 
-def gains(found: dict[str, np.ndarray], method: str, baseline: str) -> np.ndarray:
-    """(settings, seeds) coverage above a baseline's at equal density, seed by seed."""
-    seeds = found[method].shape[1]
-    each = [
-        found[method][:, s, 1] - at_equal(found[baseline][:, s], found[method][:, s, 0])
-        for s in range(seeds)
-    ]
-    return np.stack(each, axis=1)
-
-
 def _report(study: Study, seeds: int, sizes: dict[str, int]) -> None:
     found = {mixture: curves(study, mixture, seeds) for mixture in MIXTURES}
     limits = ((0, 1.15), (0, 1.02))
@@ -138,7 +128,8 @@ def _about(seeds: int, sizes: dict[str, int]) -> str:
 def _section(mixture: str, found: dict[str, np.ndarray]) -> str:
     lines = [["", "", "density", "coverage", "gain"]]
     for method, values in METHODS.items():
-        gained = gains(found, method, AGAINST[method]) if method in AGAINST else None
+        base = AGAINST.get(method)
+        gained = gains(found[method], found[base], beyond=True) if base else None
         for at, value in enumerate(values):
             density, covered = found[method][at].T
             gain = "" if gained is None or value < MATTERS else shown(gained[at], "+.3f")

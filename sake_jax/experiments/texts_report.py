@@ -8,7 +8,14 @@ import numpy as np
 
 from sake_jax import figures
 from sake_jax.experiments import texts
-from sake_jax.experiments.frontier import at_equal, hypervolume, interval, non_dominated, shown
+from sake_jax.experiments.frontier import (
+    comparable,
+    gains,
+    hypervolume,
+    interval,
+    non_dominated,
+    shown,
+)
 from sake_jax.experiments.study import Study
 from sake_jax.experiments.texts import BASELINE, CONTROL, FIRST, HOT
 from sake_jax.tables import table
@@ -76,23 +83,10 @@ def curves(study: Study, key: str, seeds: int, quick: bool) -> Curves:
     }
 
 
-def gains(found: Curves, method: str, baseline: str = BASELINE) -> np.ndarray:
-    """(settings, seeds) diversity above a baseline's at equal perplexity; not a number where the
-    baseline has no such perplexity."""
-    base, own = found[baseline], found[method]
-    each = []
-    for seed in range(own.shape[1]):
-        quality, diversity = own[:, seed].T
-        low, high = base[:, seed, 0].min(), base[:, seed, 0].max()
-        gained = diversity - at_equal(base[:, seed], quality)
-        each.append(np.where((quality >= low) & (quality <= high), gained, np.nan))
-    return np.stack(each, axis=1)
-
-
 def held_out(gained: np.ndarray) -> tuple[int, np.ndarray] | None:
     """(seeds,) what the setting that gains most on all other seeds gains on each; and the setting
     that is chosen most. Of settings that have the baseline's perplexities with every seed."""
-    inside, seeds = ~np.isnan(gained).any(axis=1), gained.shape[1]
+    inside, seeds = comparable(gained), gained.shape[1]
     if seeds < 2 or not inside.any():
         return None
     others = [np.delete(gained, seed, axis=1).mean(axis=1) for seed in range(seeds)]
@@ -113,7 +107,7 @@ def _against(found: Curves, names: dict[str, list[str]], baseline: str) -> str:
     sides: dict[str, list[str]] = {}
     for method in names:
         if method not in (BASELINE, baseline):
-            side, gained = _side(held_out(gains(found, method, baseline)), names[method])
+            side, gained = _side(held_out(gains(found[method], found[baseline])), names[method])
             sides.setdefault(side, []).append(f"{method}{gained}")
     return "; ".join(f"{side}: {', '.join(members)}" for side, members in sorted(sides.items()))
 
@@ -165,7 +159,7 @@ def _gains(found: dict[str, Curves], names: dict[str, list[str]]) -> str:
     lines = [["", "", *found]]
     for method, settings in names.items():
         if method != BASELINE:
-            each = [gains(curve, method) for curve in found.values()]
+            each = [gains(curve[method], curve[BASELINE]) for curve in found.values()]
             lines += [
                 [method, setting, *(told(gained[at], "gain") for gained in each)]
                 for at, setting in enumerate(settings)

@@ -148,6 +148,16 @@ def test_a_curve_has_the_settings_that_no_other_beats(tmp_path):
         row |= {"validity": validity, "uniqueness": uniqueness}
     wanted = [[(0.6, 0.3)], [(0.8, 0.2)], [(0.9, 0.1)]]
     np.testing.assert_allclose(found.front("top-p"), wanted)
+    np.testing.assert_allclose(found.gained("repulsion", "top-p"), [0.25])
+    assert found.gained("top-p", "temperature").shape == (1,), "one setting has its validity"
+    text = series_report.gained([found])
+    assert "| untied | confidence | +0.000 (+0.000 to +0.000) | +0.250" in text
+
+
+def test_nothing_is_said_of_validities_that_a_baseline_does_not_reach(tmp_path):
+    found = made_up(tmp_path, 1, lambda method, seed: 0.9 if "top-p" in method else 0.7)
+    assert found.gained("repulsion", "top-p").size == 0
+    assert "| +0.000 (+0.000 to +0.000) | | +0.000" in series_report.gained([found])
 
 
 @pytest.mark.parametrize(("own", "said"), [(0.9, "a gain over"), (0.6, "a loss against")])

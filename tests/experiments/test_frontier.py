@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sake_jax.experiments.frontier import at_equal, hypervolume, interval, non_dominated
+from sake_jax.experiments.frontier import (
+    at_equal,
+    comparable,
+    gains,
+    hypervolume,
+    interval,
+    non_dominated,
+)
 
 POINTS = [(0.2, 0.9), (0.5, 0.5), (0.4, 0.4), (0.9, 0.1), (0.5, 0.3)]
 some = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=8)
@@ -34,6 +41,17 @@ def test_the_area_is_the_share_of_the_square_that_points_dominate(points):
 def test_between_points_by_straight_lines_and_at_the_ends():
     found = at_equal([(1.0, 0.2), (0.0, 1.0)], [0.0, 0.25, 1.0, 2.0, -1.0])
     np.testing.assert_allclose(found, [1.0, 0.8, 0.2, 0.2, 1.0])
+
+
+def test_gains_extrapolate_only_where_asked():
+    base = np.repeat([[[-3, 0.9]], [[-1, 0.5]]], 2, axis=1)
+    own = np.repeat([[[-2, 0.8]], [[-0.9, 0.9]]], 2, axis=1)
+    gained = gains(own, base)
+    np.testing.assert_allclose(gained, [[0.1, 0.1], [np.nan, np.nan]])
+    assert comparable(gained).tolist() == [True, False]
+    np.testing.assert_allclose(gains(own, base, beyond=True), [[0.1, 0.1], [0.4, 0.4]])
+    turned = gains(base, own)
+    np.testing.assert_allclose(turned[1], 0.5 - (0.8 + 0.1 / 1.1))
 
 
 def test_intervals_hold_the_mean_and_shrink_with_runs():

@@ -11,7 +11,8 @@ from sake_jax import cli
 from sake_jax.core import Context
 from sake_jax.experiments import gaussian as module
 from sake_jax.experiments import lattice
-from sake_jax.experiments.gaussian import curves, gains, gaussian
+from sake_jax.experiments.frontier import gains
+from sake_jax.experiments.gaussian import curves, gaussian
 from sake_jax.experiments.lattice import CELL, Setting, modes, walk
 
 
@@ -102,7 +103,9 @@ def test_the_report(study):
 def test_guidance_covers_more_at_equal_density(study):
     for mixture in lattice.MIXTURES:
         found = curves(study, mixture, seeds=1)
-        gained = gains(found, "SAKE", "temperature")[module.STRENGTHS.index(1.0) :]
+        gained = gains(found["SAKE"], found["temperature"], beyond=True)[
+            module.STRENGTHS.index(1.0) :
+        ]
         assert (gained > 0.05).all(), gained
 
 

@@ -178,16 +178,6 @@ def curve(*points, seeds=5, noise=0.0):
     return found
 
 
-def test_gains_never_extrapolate():
-    found = {texts.BASELINE: curve((-3, 0.9), (-1, 0.5)), "SAKE": curve((-2, 0.8), (-0.9, 0.9))}
-    gained = texts_report.gains(found, "SAKE")
-    np.testing.assert_allclose(gained[0], 0.1)
-    assert np.isnan(gained[1]).all()
-    turned = texts_report.gains(found, texts.BASELINE, "SAKE")
-    assert np.isnan(turned[0]).all()
-    np.testing.assert_allclose(turned[1], 0.5 - (0.8 + 0.1 / 1.1))
-
-
 def test_settings_are_chosen_on_other_seeds():
     lucky = np.asarray([[0.9, 0, 0], [0.1, 0.1, 0.1], [np.nan, 1, 1]])
     at, gained = texts_report.held_out(lucky)
