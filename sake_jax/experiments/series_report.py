@@ -19,6 +19,8 @@ from sake_jax.experiments.study import Study
 from sake_jax.tables import table
 
 BASELINES = ("temperature", "top-p", "two phases")
+AGAINST = ("temperature", "two phases")
+"""The baselines that every method is held against."""
 LITERAL = "paper-literal"
 BESIDE = ("two phases", "top-p", LITERAL, "literal, unit size", "repulsion")
 """What figures show beside temperature and the best form."""
@@ -76,9 +78,11 @@ class Found:
         return points[np.argsort(points[..., 0].mean(axis=1), kind="stable")]
 
     def gained(self, method: str, baseline: str) -> np.ndarray:
-        """(seeds,) uniqueness above a baseline's best settings at equal validity, a mean over the
-        settings whose validity it reaches with every seed; empty where there are none."""
-        each = gains(self.points(method, self.reporting), self.front(baseline))
+        """(seeds,) uniqueness above a baseline's best settings at equal validity: a mean over the
+        settings that no other of the method beats on the seeds that choose, and whose validity
+        the baseline reaches with every seed; empty where there are none."""
+        chosen = non_dominated(self.points(method, self.choosing).mean(axis=1))
+        each = gains(self.points(method, self.reporting)[chosen], self.front(baseline))
         inside = comparable(each)
         return each[inside].mean(axis=0) if inside.any() else np.empty(0)
 
@@ -143,18 +147,26 @@ def summary(found: Sequence[Found]) -> str:
 
 
 def gained(found: Sequence[Found]) -> str:
-    """The best form against the baselines at equal validity."""
-    lines = [["model", "order", *(f"above {name}" for name in BASELINES)]]
+    """The best form and the paper's letter against the baselines at equal validity."""
+    lines = [["model", "order", "form", *(f"above {name}" for name in BASELINES)]]
     for part in found:
-        each = [part.gained(part.best(), name) for name in BASELINES]
-        cells = [shown(runs, "+.3f") if runs.size else "" for runs in each]
-        lines.append([part.model, part.order, *cells])
+        for form in dict.fromkeys([part.best(), LITERAL]):
+            cells = [_gain(part, form, name) for name in BASELINES]
+            lines.append([part.model, part.order, form, *cells])
     return (
-        f"## Uniqueness of the best form at equal validity\n\n{table(lines)}\n\n"
+        f"## Uniqueness at equal validity\n\n{table(lines)}\n\n"
         "Hypervolumes also depend on how far a method's settings reach; this does not. It is the "
-        "mean over those settings of the best form whose validity lies between two of the "
-        "baseline's with every seed, above straight lines between these; empty where none does."
+        "mean over the settings of a form that no other of its own beats on the seeds that choose, "
+        "and whose validity lies between two of the baseline's with every seed; above straight "
+        "lines between the baseline's settings that no other of its own beats. Empty where there "
+        "are none. Tables below have the other forms."
     )
+
+
+def _gain(part: Found, method: str, baseline: str) -> str:
+    """Nothing for a baseline itself, and where they cannot be compared."""
+    runs = part.gained(method, baseline)
+    return shown(runs, "+.3f") if runs.size and method != baseline else ""
 
 
 def compared(own: Runs, other: Runs) -> int:
@@ -180,18 +192,20 @@ def _literal(part: Found) -> str:
     }[compared(covariance, [0.0])]
     return (
         f"- {part.model} model, {part.order} order: hypervolume {shown(own)}, "
-        f"{gain[compared(own, other)]} temperature's {shown(other)}. Cov[z, ψ] is "
+        f"{gain[compared(own, other)]} temperature's {shown(other)}; uniqueness at equal validity "
+        f"{_gain(part, LITERAL, 'temperature') or 'not comparable'}. Cov[z, ψ] is "
         f"{shown(covariance, '+.3f')}, {effect}; Corr[z, ψ] is {shown(correlation, '+.2f')}."
     )
 
 
 def _section(part: Found) -> str:
     lines = [["", "", "validity", "uniqueness", "Cov[z, ψ]", "Corr[z, ψ]"]]
-    volumes = [["", "hypervolume", "on the seeds that choose"]]
+    volumes = [["", "hypervolume", "on the seeds that choose", *map("above {}".format, AGAINST)]]
     for method in part.methods:
         lines += _lines(part, method)
         choosing = part.volumes(method, part.choosing)
-        volumes.append([method, shown(part.volumes(method)), shown(choosing)])
+        gained = [_gain(part, method, baseline) for baseline in AGAINST]
+        volumes.append([method, shown(part.volumes(method)), shown(choosing), *gained])
     title = f"## {part.model.capitalize()} model, {part.order} order"
     return f"{title}\n\n{table(volumes)}\n\n{table(lines)}"
 

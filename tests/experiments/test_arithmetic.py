@@ -151,7 +151,7 @@ def test_a_curve_has_the_settings_that_no_other_beats(tmp_path):
     np.testing.assert_allclose(found.gained("repulsion", "top-p"), [0.25])
     assert found.gained("top-p", "temperature").shape == (1,), "one setting has its validity"
     text = series_report.gained([found])
-    assert "| untied | confidence | +0.000 (+0.000 to +0.000) | +0.250" in text
+    assert "| untied | confidence | paper-literal | +0.000 (+0.000 to +0.000) | +0.250" in text
 
 
 def test_nothing_is_said_of_validities_that_a_baseline_does_not_reach(tmp_path):
@@ -166,6 +166,7 @@ def test_what_the_paper_literal_form_does_is_said(tmp_path, own, said):
     text = series_report.literal([found])
     assert said in text
     assert "negative: it flattens; Corr[z, ψ] is -0.30" in text
+    assert "uniqueness at equal validity not comparable" in text, "no other has its validity"
 
 
 def test_a_folder_of_other_weights_is_refused(study, cache, tmp_path):
