@@ -79,7 +79,7 @@ def arithmetic(
     models: Sequence[str] = MODELS,
     cache: str | Path | None = None,
 ) -> Study:
-    """Runs the experiment in a folder, and writes table.md and figures there.
+    """Validity and uniqueness of arithmetic series; writes table.md and figures.
 
     Args:
       folder: for results.jsonl and the report; a stopped run goes on there.

@@ -67,7 +67,7 @@ def brainstorm(
     plain: bool | None = None,
     length: int | None = None,
 ) -> Study:
-    """Runs the experiment in a folder, and writes table.md and figures there.
+    """Lists of five, and what a judge says of them; writes table.md and figures.
 
     Args:
       folder: for results.jsonl and the report; a stopped run goes on there.

@@ -58,7 +58,7 @@ def entropy(
     samples: int = 4,
     length: int = 64,
 ) -> Study:
-    """Runs the experiment in a folder, and writes table.md and figures there.
+    """Changes of entropy, measured and predicted; writes table.md and figures.
 
     Args:
       folder: for results.jsonl and the report; a stopped run goes on there.

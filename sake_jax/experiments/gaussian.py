@@ -37,7 +37,7 @@ MATTERS = 0.1
 def gaussian(
     folder: str | Path, *, quick: bool = False, seeds: int = 5, progress: bool = True
 ) -> Study:
-    """Runs the experiment in a folder, and writes table.md and figures there.
+    """Walks of particles on mixtures of Gaussians; writes table.md and figures.
 
     Args:
       folder: for results.jsonl and the report; a stopped run goes on there.

@@ -40,7 +40,7 @@ def sensitivity(
     samples: int = 8,
     length: int = 64,
 ) -> Study:
-    """Runs the experiment in a folder, and writes table.md and a figure there.
+    """Sweeps of SAKE's two bandwidths; writes table.md and a figure.
 
     Args:
       folder: for results.jsonl and the report; a stopped run goes on there.

@@ -41,7 +41,7 @@ def story(
     samples: int | None = None,
     length: int | None = None,
 ) -> Study:
-    """Runs the experiment in a folder, and writes table.md and figures there.
+    """Stories that begin alike, and what a judge says of them; writes table.md and figures.
 
     Args:
       folder: for results.jsonl and the report; a stopped run goes on there.
