@@ -74,12 +74,13 @@ def experiment(
     A stopped run goes on with the same command.
     """
     with plain_errors():
-        chosen = experiments()[one_of("NAME", name, experiments())]
-        texts = {"prompts": prompts, "samples": samples, "length": length}
-        given = {"model": model, "judge": judge} | texts
-        given = {option: value for option, value in given.items() if value is not None}
+        known = experiments()
+        chosen = known[one_of("NAME", name, known)]
+        own = {"model": model, "judge": judge, "prompts": prompts}
+        own |= {"samples": samples, "length": length}
+        given = {option: value for option, value in own.items() if value is not None}
         for option in given:
-            having = [each for each, made in experiments().items() if _has(made, option)]
+            having = [each for each, made in known.items() if _has(made, option)]
             rule = f"--{option} is for {', '.join(having)}"
             require(name in having, rule, name, "leave it out")
         remember_programs()

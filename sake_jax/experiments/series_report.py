@@ -200,7 +200,7 @@ def _literal(part: Found) -> str:
 
 def _section(part: Found) -> str:
     lines = [["", "", "validity", "uniqueness", "Cov[z, ψ]", "Corr[z, ψ]"]]
-    volumes = [["", "hypervolume", "on the seeds that choose", *map("above {}".format, AGAINST)]]
+    volumes = [["", "hypervolume", "on the seeds that choose", *(f"above {b}" for b in AGAINST)]]
     for method in part.methods:
         lines += _lines(part, method)
         choosing = part.volumes(method, part.choosing)

@@ -51,6 +51,7 @@ def test_gains_extrapolate_only_where_asked():
     assert comparable(gained).tolist() == [True, False]
     np.testing.assert_allclose(gains(own, base, beyond=True), [[0.1, 0.1], [0.4, 0.4]])
     turned = gains(base, own)
+    assert np.isnan(turned[0]).all()
     np.testing.assert_allclose(turned[1], 0.5 - (0.8 + 0.1 / 1.1))
 
 
