@@ -21,8 +21,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sake_jax.benchmark.interleaved import measure
-from sake_jax.execution import HUMAN_EVAL, run_programs
+from sake_jax.evaluate.sandbox import HUMAN_EVAL, run_programs
+from sake_jax.planning.bench.interleaved import measure
 
 OURS, BARE, THEIRS = "ours, contained", "ours, unsafe=True", "human-eval"
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -28,14 +28,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import sake_jax as sj
-from sake_jax.benchmark.interleaved import Side, measure, progress
-from sake_jax.benchmark.scaled import llada, model
 from sake_jax.models import abstract, network
 from sake_jax.models.config import TransformerConfig
 from sake_jax.models.denoiser import NetworkDenoiser
 from sake_jax.models.page import UNROLLED
+from sake_jax.planning.bench.interleaved import Side, measure, progress
+from sake_jax.planning.bench.scaled import llada, model
 from sake_jax.planning.forms import Everywhere
-from sake_jax.samplers.drive import start
+from sake_jax.samplers.loop import start
 from sake_jax.samplers.noise import gumbel
 from sake_jax.samplers.step import step
 

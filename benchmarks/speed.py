@@ -10,8 +10,8 @@ To measure again on a quiet machine, and to plan again (needs the compilers of T
 
 from pathlib import Path
 
-from sake_jax.benchmark.record import read, replaced, summary
-from sake_jax.benchmark.report import told
+from sake_jax.planning.bench.record import read, replaced, summary
+from sake_jax.planning.bench.report import told
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "speed.json"

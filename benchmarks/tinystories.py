@@ -29,9 +29,8 @@ import numpy as np
 from tokenizers import Tokenizer
 
 import sake_jax as sj
-from sake_jax import evaluate
-from sake_jax.benchmark.interleaved import progress
 from sake_jax.checks import require
+from sake_jax.planning.bench.interleaved import progress
 from sake_jax.training import corpus
 from sake_jax.training.recipe import Data
 

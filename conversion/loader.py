@@ -17,10 +17,9 @@ from sake_jax.checks import one_of, require
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
 from sake_jax.conversion.source import Index
 from sake_jax.conversion.weights import Cast, Weights, extent, full
-from sake_jax.distributed import several, told
 from sake_jax.models import LanguageModel, ModelConfig, TransformerConfig, fit, network
+from sake_jax.sharding import broadcast_from_leader, padded, several_processes, sharding
 from sake_jax.sharding import mesh as make_mesh
-from sake_jax.sharding import padded, sharding
 
 
 def load(
@@ -73,8 +72,11 @@ def attending(config: ModelConfig, attention: str) -> ModelConfig:
 
 def fitting(checkpoint: Checkpoint) -> dict[str, int]:
     """Sizes of a mesh: over each process's own devices if these can hold the model, or over all."""
-    options = {"leaves": checkpoint.weights.leaves, "memory": told(fit.device_memory)}
-    if several():
+    options = {
+        "leaves": checkpoint.weights.leaves,
+        "memory": broadcast_from_leader(fit.device_memory),
+    }
+    if several_processes():
         try:
             return fit.choose(checkpoint.config.network, jax.local_device_count(), **options)
         except ValueError:  # too large for one process

@@ -10,8 +10,8 @@ from sake_jax.checks import require
 from sake_jax.conversion.checkpoint import open_checkpoint
 from sake_jax.conversion.loader import load
 from sake_jax.conversion.manifest import digest
-from sake_jax.distributed import fetched
 from sake_jax.models import LanguageModel
+from sake_jax.sharding import to_host
 
 TOLERANCE = 2e-4
 """The largest difference of a float32 logit that rounding explains."""
@@ -76,7 +76,7 @@ def parity(lm: LanguageModel, golden: Mapping[str, np.ndarray]) -> float:
         inputs["cond"] = golden.get("cond")
     if lm.config.network.block_size and tokens.shape[1] == 2 * expected.shape[1]:
         tokens, inputs["clean"] = np.split(tokens, 2, axis=1)
-    logits = fetched(lm.logits(tokens, **inputs))
+    logits = to_host(lm.logits(tokens, **inputs))
     rule = f"logits must have the shape of the recorded ones {expected.shape}"
     require(logits.shape == expected.shape, rule, logits.shape, "is it the right model's file?")
     attend = inputs["attend"]

@@ -17,9 +17,16 @@ from sake_jax.conversion.manifest import FILE as MANIFEST
 from sake_jax.conversion.manifest import JOURNAL, FileHashes, Journal, Manifest, describe
 from sake_jax.conversion.source import WEIGHTS
 from sake_jax.conversion.units import Unit, batches, part_of_each, units, whole
-from sake_jax.distributed import fetched, gathered, leads, several, told
 from sake_jax.models import network
-from sake_jax.sharding import RULES, shard_shape
+from sake_jax.sharding import (
+    RULES,
+    broadcast_from_leader,
+    gather_from_all,
+    is_leader,
+    several_processes,
+    shard_shape,
+    to_host,
+)
 
 CHUNK = 8 * 2**20
 """Bytes of one stored chunk, the least that is read at once."""
@@ -40,7 +47,7 @@ def convert(
     """Writes a checkpoint as a chunked orbax checkpoint, for sharded loading.
 
     A run that was killed goes on where it was: what is written stays. Memory holds two batches
-    of arrays, never the model. In a run of several processes (`sake_jax.distributed`) all must
+    of arrays, never the model. In a run of several processes (`sake_jax.sharding`) all must
     call this; each reads and writes a part of every array, in a folder that they all see.
 
     Args:
@@ -52,12 +59,12 @@ def convert(
       on_unit: called after each array, also for those that were there already.
     """
     folder = Path(destination)
-    told(lambda: require_free(folder))
+    broadcast_from_leader(lambda: require_free(folder))
     checkpoint = in_dtype(open_checkpoint(Path(source)), dtype)
     runs = list(batches(units(checkpoint)))
-    journal = told(lambda: _begin(folder, _job(checkpoint, runs, mesh)))
+    journal = broadcast_from_leader(lambda: _begin(folder, _job(checkpoint, runs, mesh)))
     _require_shared(folder, checkpoint)
-    with FileHashes({} if several() else checkpoint.source.files) as hashes:
+    with FileHashes({} if several_processes() else checkpoint.source.files) as hashes:
         finish = _nothing
         for batch in runs:
             fresh = not all(unit.name in journal.done for unit in batch)
@@ -66,20 +73,22 @@ def convert(
             chunks = _chunks(checkpoint, batch, mesh)
             wait = _save(folder / WEIGHTS, arrays, chunks, journal) if fresh else _nothing
             finish = functools.partial(_report, wait, batch, on_unit)
-            if several():  # orbax's thread and this one must not speak to the others at once
+            if (
+                several_processes()
+            ):  # orbax's thread and this one must not speak to the others at once
                 finish()
                 finish = _nothing
         finish()
         sizes = {n: {"bytes": path.stat().st_size} for n, path in checkpoint.source.files.items()}
         files = hashes.result() or sizes
-    if not told((folder / WEIGHTS).exists):
+    if not broadcast_from_leader((folder / WEIGHTS).exists):
         orbax.partial.finalize(str((folder / WEIGHTS).resolve()))
-    return told(lambda: _end(checkpoint, folder, files, journal))
+    return broadcast_from_leader(lambda: _end(checkpoint, folder, files, journal))
 
 
 def _read(checkpoint: Checkpoint, unit: Unit, mesh: Mapping[str, int] | None) -> Any:
     """A unit; of several processes, each reads a part of it, as devices will."""
-    if not several():
+    if not several_processes():
         return whole(checkpoint.weights, unit)
     names = network.axes(checkpoint.config.network)[unit.target][len(unit.index) :]
     split = [RULES.get(name or "") in (mesh or ("tensor",)) for name in names]
@@ -108,9 +117,11 @@ def _end(checkpoint: Checkpoint, folder: Path, files: dict[str, Any], journal: J
 
 def _require_shared(folder: Path, checkpoint: Checkpoint) -> None:
     """Refuses what several processes cannot convert together."""
-    if not several():
+    if not several_processes():
         return
-    blind = [at for at, sees in enumerate(gathered((folder / JOURNAL).is_file())) if not sees]
+    blind = [
+        at for at, sees in enumerate(gather_from_all((folder / JOURNAL).is_file())) if not sees
+    ]
     rule = "all processes must see the destination, a folder that they share"
     require(not blind, rule, f"no {folder} in processes {blind}", "put it on a shared disk")
     wide = [p for p, leaf in checkpoint.weights.leaves.items() if leaf.dtype == np.float64]
@@ -158,16 +169,16 @@ def _save(
     context.array.saving.scoped_storage_options_creator = lambda key, value: chunks[key[0].key]
     context.memory.deepcopy_host_arrays = False  # nobody changes them
     writing = None
-    held = {name: fetched(array) for name, array in arrays.items()}
+    held = {name: to_host(array) for name, array in arrays.items()}
     with context, _perhaps_there():
         writing = orbax.partial.save_async(str(path.resolve()), dict(arrays))
-    batch = {name: describe(array) for name, array in held.items()} if leads() else {}
+    batch = {name: describe(array) for name, array in held.items()} if is_leader() else {}
 
     def wait() -> None:
         with _perhaps_there():
             if writing is not None:
                 writing.result()
-        if leads():
+        if is_leader():
             journal.add(batch)
 
     return wait

@@ -218,7 +218,7 @@ assert len(compiled) == 1, "the second grid was the same program"
 figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
 for at, strength in enumerate(strengths.tolist()):
     text = lm.tokenizer.decode(tokens[at, 0], skip_special_tokens=True).replace("\n", " ")
-    different = sj.evaluate.distinct(tokens[at].tolist(), 2)
+    different = sj.metrics.distinct(tokens[at].tolist(), 2)
     print(f"γ = {strength:3.1f}, distinct-2 {different:.2f}: {prompt}{text}")
     shade = str(0.75 - 0.75 * at / (len(strengths) - 1))
     marker = "osD^v"[at]

@@ -89,14 +89,14 @@ for step in range(4, LENGTH + 1, 5):
 # stories? These are two things, and a guidance may help one and hurt the other.
 #
 # A dozen short texts show how to measure, not what is better: for that there are `sake-jax
-# experiment story` and a judge of fluency, `sj.evaluate.perplexity`.
+# experiment story` and a judge of fluency, `sj.metrics.perplexity`.
 
 # %%
 print(f"{'':22}within  across")
 for name, out in runs.items():
-    cut = [[sj.evaluate.words(text) for text in texts] for texts in out.texts]
-    within = np.mean([sj.evaluate.distinct_within(texts, 2) for texts in cut])
-    across = np.mean([sj.evaluate.distinct(texts, 2) for texts in cut])
+    cut = [[sj.metrics.words(text) for text in texts] for texts in out.texts]
+    within = np.mean([sj.metrics.distinct_within(texts, 2) for texts in cut])
+    across = np.mean([sj.metrics.distinct(texts, 2) for texts in cut])
     print(f"{name:22}{within:6.3f}  {across:6.3f}")
 
 # %% [markdown]

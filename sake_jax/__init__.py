@@ -1,12 +1,11 @@
 """Diverse, reproducible sampling from diffusion language models in JAX."""
 
+import importlib as _importlib
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-from sake_jax import evaluate as evaluate
 from sake_jax import guidance as guidance
-from sake_jax import reveal as reveal
-from sake_jax import testing as testing
-from sake_jax.canvas import canvas as canvas
 from sake_jax.conversion import load as load
 from sake_jax.core import Canvas as Canvas
 from sake_jax.core import Context as Context
@@ -19,6 +18,7 @@ from sake_jax.generation import Generation as Generation
 from sake_jax.generation import NotFinite as NotFinite
 from sake_jax.generation import generate as generate
 from sake_jax.generation import replay as replay
+from sake_jax.generation.canvas import canvas as canvas
 from sake_jax.guidance import adaptive_free as adaptive_free
 from sake_jax.guidance import chain as chain
 from sake_jax.guidance import classifier_based as classifier_based
@@ -48,10 +48,6 @@ from sake_jax.likelihood import bound as bound
 from sake_jax.likelihood import log_likelihood as log_likelihood
 from sake_jax.models import LanguageModel as LanguageModel
 from sake_jax.node import Node as Node
-from sake_jax.process import absorbing as absorbing
-from sake_jax.process import identity_process as identity_process
-from sake_jax.process import remasking as remasking
-from sake_jax.process import uniform as uniform
 from sake_jax.samplers import Sampler as Sampler
 from sake_jax.samplers import ancestral as ancestral
 from sake_jax.samplers import block as block
@@ -59,11 +55,16 @@ from sake_jax.samplers import blocks as blocks
 from sake_jax.samplers import descent as descent
 from sake_jax.samplers import end_tokens as end_tokens
 from sake_jax.samplers import masked as masked
+from sake_jax.samplers import reveal as reveal
 from sake_jax.samplers import run as run
 from sake_jax.samplers import run_until as run_until
 from sake_jax.samplers import sampler as sampler
 from sake_jax.samplers import still as still
 from sake_jax.samplers import stream as stream
+from sake_jax.samplers.processes import absorbing as absorbing
+from sake_jax.samplers.processes import identity_process as identity_process
+from sake_jax.samplers.processes import remasking as remasking
+from sake_jax.samplers.processes import uniform as uniform
 from sake_jax.schedules import Schedule as Schedule
 from sake_jax.schedules import cosine as cosine
 from sake_jax.schedules import linear as linear
@@ -71,4 +72,15 @@ from sake_jax.schedules import piecewise as piecewise
 from sake_jax.schedules import schedule as schedule
 from sake_jax.sharding import mesh as mesh
 
+if _TYPE_CHECKING:
+    from sake_jax import metrics as metrics
+    from sake_jax import testing as testing
+
 __version__ = _version("sake-jax")
+
+
+def __getattr__(name: str) -> _Any:
+    """Modules that a plain `import sake_jax` does not load: they come when they are asked for."""
+    if name in ("metrics", "testing"):
+        return _importlib.import_module(f"sake_jax.{name}")
+    raise AttributeError(f"module 'sake_jax' has no attribute {name!r}")

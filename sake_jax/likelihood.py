@@ -23,7 +23,6 @@ import numpy as np
 from jax import Array
 
 from sake_jax.checks import number, require
-from sake_jax.distributed import fetched
 from sake_jax.losses import (
     absorb_exactly,
     masked_terms,
@@ -38,6 +37,7 @@ from sake_jax.models.denoiser import total_noise
 from sake_jax.models.language import in_chunks
 from sake_jax.models.page import Page, whole
 from sake_jax.node import Node
+from sake_jax.sharding import to_host
 from sake_jax.typing import Features, Key, Leaf, Number, Params, PerPosition, PerRow
 
 TokenLists = Sequence[Sequence[int] | np.ndarray] | np.ndarray
@@ -196,7 +196,7 @@ def _in_batches(function: Callable[[np.ndarray], Array], count: int, batch: int)
     batch = min(batch, count)
     items = np.minimum(np.arange(count + -count % batch, dtype=np.int32), count - 1)
     parts = [function(some) for some in items.reshape(-1, batch)]
-    return np.concatenate(fetched(parts))[:count].astype(np.float64)
+    return np.concatenate(to_host(parts))[:count].astype(np.float64)
 
 
 def _estimate(losses: np.ndarray) -> Estimate:

@@ -14,7 +14,7 @@ from sake_jax.cli.checkpoints import plain_errors
 from sake_jax.cli.options import mesh_sizes
 
 if TYPE_CHECKING:
-    from sake_jax.benchmark.clock import Setting
+    from sake_jax.planning.bench.clock import Setting
 
 app = typer.Typer()
 
@@ -92,8 +92,8 @@ def bench(
     All forms run in turn, so that a busy moment hits them alike. Use a quiet machine.
     """
     with plain_errors():
-        from sake_jax.benchmark import record, report
-        from sake_jax.benchmark.clock import Setting
+        from sake_jax.planning.bench import record, report
+        from sake_jax.planning.bench.clock import Setting
 
         only_measured = {"--rounds": rounds, "--dtype": dtype, "--growth": growth}
         given = [name for name, value in only_measured.items() if value is not None]
@@ -140,9 +140,9 @@ def numbers(text: str | None) -> tuple[int, ...]:
 def _measured(
     name: str, setting: "Setting", dtype: str | None, growth: bool, quick: bool
 ) -> dict[str, Any]:
-    from sake_jax.benchmark.measured import measured
-    from sake_jax.benchmark.scaled import scaled
     from sake_jax.conversion import load
+    from sake_jax.planning.bench.measured import measured
+    from sake_jax.planning.bench.scaled import scaled
 
     rule, remedy = "the scaled model is float32", "leave --dtype out, or give --model"
     require(name != "scaled" or dtype is None, rule, dtype, remedy)
@@ -156,7 +156,7 @@ def _planned(
     model: str, sizes: tuple[Any, ...], plans: list[str], compile_it: bool
 ) -> dict[str, Any]:
     from sake_jax import planning
-    from sake_jax.benchmark.planned import Outline, Target, planned
+    from sake_jax.planning.bench.planned import Outline, Target, planned
 
     targets = []
     for text in plans:

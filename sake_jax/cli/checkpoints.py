@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from sake_jax import distributed as processes
+from sake_jax import sharding as processes
 from sake_jax.cli.options import Distributed, join, mesh_sizes
 from sake_jax.conversion import convert as convert_checkpoint
 from sake_jax.conversion import export as export_checkpoint
@@ -53,7 +53,7 @@ def plain_errors() -> Iterator[None]:
         processes.leave(130, "it was stopped")
         raise typer.Exit(130) from error
     except jax.errors.JaxRuntimeError as error:
-        said = processes.lost(error)
+        said = processes.describe_lost_process(error)
         if said is None:
             raise
         complain(said)
@@ -139,18 +139,18 @@ def convert(
     with plain_errors():
         sizes = mesh_sizes(mesh)
         join(distributed)
-        processes.told(lambda: require_free(destination))
+        processes.broadcast_from_leader(lambda: require_free(destination))
         folder = locate(source)
         checkpoint = in_dtype(open_checkpoint(folder), dtype)
         planned = units(checkpoint)
         total = sum(unit.nbytes for unit in planned)
         title = f"{folder} → {destination}: {len(planned)} arrays, {total / 1e9:,.3f} GB"
-        if processes.leads():
+        if processes.is_leader():
             Console().print(parameter_table(checkpoint, title, sizes))
         if dry_run:
             return
         columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        with Progress(*columns, disable=not processes.leads()) as progress:
+        with Progress(*columns, disable=not processes.is_leader()) as progress:
             task = progress.add_task("convert", total=total)
             convert_checkpoint(
                 folder,

@@ -16,19 +16,19 @@ from sake_jax.checks import number, one_of, require
 from sake_jax.cli import options
 from sake_jax.cli.checkpoints import plain_errors
 from sake_jax.cli.generate import remember_programs
-from sake_jax.distributed import leads, told
-from sake_jax.evaluate import load_judge
-from sake_jax.execution import Limits, run_programs
+from sake_jax.evaluate import Task, gsm8k, humaneval, mbpp, open_ended
+from sake_jax.evaluate.presets import Preset, presets
+from sake_jax.evaluate.report import report as write_report
+from sake_jax.evaluate.results import Results, read
+from sake_jax.evaluate.run import Shard, run
+from sake_jax.evaluate.sandbox import Limits, run_programs
+from sake_jax.evaluate.search import search as look
+from sake_jax.evaluate.search import usual_grid
 from sake_jax.generation.prompts import has_chat
+from sake_jax.metrics import load_judge
 from sake_jax.models import LanguageModel
 from sake_jax.samplers.request import Request
-from sake_jax.tasks import Task, gsm8k, humaneval, mbpp, open_ended
-from sake_jax.tasks.presets import Preset, presets
-from sake_jax.tasks.report import report as write_report
-from sake_jax.tasks.results import Results, read
-from sake_jax.tasks.run import Shard, run
-from sake_jax.tasks.search import search as look
-from sake_jax.tasks.search import usual_grid
+from sake_jax.sharding import broadcast_from_leader, is_leader
 
 app = typer.Typer()
 
@@ -156,7 +156,7 @@ def evaluate(
             "seed": seed,
         }
         configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
-        if leads():
+        if is_leader():
             typer.echo(json.dumps(configuration, indent=1))
         lm = _load(writer, dtype, mesh)
         rule = "--chat needs a model with a chat template"
@@ -174,7 +174,7 @@ def evaluate(
             about=configuration | {"name": _title(request)},
             progress=sys.stderr.isatty(),
         )
-        told(lambda: _conclude(found, asked, ks, judge))  # the others wait for it
+        broadcast_from_leader(lambda: _conclude(found, asked, ks, judge))  # the others wait for it
 
 
 @app.command(epilog=REPORT)
@@ -262,7 +262,7 @@ def _execute(seconds: float, unsafe: bool) -> Any:
     """Verdicts must not depend on how busy the machine is: what counts is processor time."""
     seconds = number("--seconds", seconds, above=0)
     limits = Limits(seconds=3 * seconds, cpu_seconds=math.ceil(seconds))
-    if not leads():  # of several processes the first alone runs programs
+    if not is_leader():  # of several processes the first alone runs programs
         return lambda programs: []
     return functools.partial(run_programs, limits=limits, unsafe=unsafe)
 

@@ -18,13 +18,13 @@ from sake_jax.cli import options
 from sake_jax.cli.checkpoints import plain_errors
 from sake_jax.cli.screen import Screen, comparison, listing
 from sake_jax.core import Canvas
-from sake_jax.distributed import leads, told
-from sake_jax.evaluate import distinct, distinct_within, entropy, load_judge, perplexity, words
-from sake_jax.evaluate.judge import usual_judge
 from sake_jax.generation import Generation
 from sake_jax.generation.prompts import Prompt, as_chat, has_chat
+from sake_jax.metrics import distinct, distinct_within, entropy, load_judge, perplexity, words
+from sake_jax.metrics.judge import usual_judge
 from sake_jax.models import LanguageModel
 from sake_jax.samplers.request import Request
+from sake_jax.sharding import broadcast_from_leader, is_leader
 
 app = typer.Typer()
 
@@ -107,16 +107,16 @@ def generate(
         rule, remedy = "--compare needs a guidance to compare with none", "choose one"
         require(not compare or request.name != request.unguided.name, rule, guidance, remedy)
         options.join(distributed)
-        prompts = told(lambda: _prompts(prompt, file))
+        prompts = broadcast_from_leader(lambda: _prompts(prompt, file))
         remember_programs()
         lm = options.load(model, dtype, mesh)
-        judged = _judge(judge, model) if compare and leads() else None
+        judged = _judge(judge, model) if compare and is_leader() else None
         given = [asked(lm, text, chat) for text in prompts]
         results: dict[str, Generation] = {}
         numbers: dict[str, dict[str, float]] = {}
         for variant in variants:
             begun = time.perf_counter()
-            screen = Screen(lm, variant.name) if show and leads() else None
+            screen = Screen(lm, variant.name) if show and is_leader() else None
             with screen or contextlib.nullcontext():
                 out = sj.generate(
                     lm,
@@ -132,10 +132,12 @@ def generate(
                     divided=True,
                 )
             seconds = time.perf_counter() - begun
-            if leads():
+            if is_leader():
                 results[variant.name] = out
                 numbers[variant.name] = measures(prompts, out, judged) | {"seconds": seconds}
-        told(lambda: _tell(prompts, results, numbers, as_json))  # the others wait for it
+        broadcast_from_leader(
+            lambda: _tell(prompts, results, numbers, as_json)
+        )  # the others wait for it
 
 
 def _tell(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import sake_jax as sj
-from sake_jax import distributed
+from sake_jax import sharding
 from sake_jax.checks import require
 from sake_jax.models import LanguageModel
 from sake_jax.samplers.request import Request
@@ -88,9 +88,9 @@ def mesh_sizes(text: str | None) -> dict[str, int]:
 
 def join(wanted: bool) -> None:
     """Connects this process with the others of its run, if there are others."""
-    if wanted or distributed.asked_for():
+    if wanted or sharding.connection_requested():
         _own_output()
-        distributed.start()
+        sharding.connect()
 
 
 def _own_output() -> None:

@@ -1,33 +1,9 @@
-"""What generated texts are worth: diversity, likelihood under a judge, and right answers.
+"""What models are asked, and how their answers are judged."""
 
->>> from sake_jax.evaluate import distinct, words
->>> distinct([words("the cat sat"), words("the cat ran")], 2)
-0.75
-"""
-
-from sake_jax.evaluate.bleu import self_bleu as self_bleu
-from sake_jax.evaluate.diversity import distinct as distinct
-from sake_jax.evaluate.diversity import distinct_within as distinct_within
-from sake_jax.evaluate.diversity import entropy as entropy
-from sake_jax.evaluate.diversity import words as words
-from sake_jax.evaluate.estimate import Estimate as Estimate
-from sake_jax.evaluate.estimate import estimate as estimate
-from sake_jax.evaluate.judge import Perplexity as Perplexity
-from sake_jax.evaluate.judge import load_judge as load_judge
-from sake_jax.evaluate.judge import perplexity as perplexity
-from sake_jax.evaluate.mauve import mauve as mauve
-from sake_jax.evaluate.novelty import distinct_count as distinct_count
-from sake_jax.evaluate.novelty import partition as partition
-from sake_jax.evaluate.novelty import same_meaning as same_meaning
-from sake_jax.evaluate.novelty import same_words as same_words
-from sake_jax.evaluate.passes import pass_at_evaluations as pass_at_evaluations
-from sake_jax.evaluate.passes import pass_at_k as pass_at_k
-from sake_jax.evaluate.passes import pass_rate as pass_rate
-from sake_jax.evaluate.semantic import Encoder as Encoder
-from sake_jax.evaluate.semantic import load_encoder as load_encoder
-from sake_jax.evaluate.semantic import semantic_diversity as semantic_diversity
-from sake_jax.evaluate.vendi import rke as rke
-from sake_jax.evaluate.vendi import vendi as vendi
-from sake_jax.evaluate.votes import Consistency as Consistency
-from sake_jax.evaluate.votes import majority as majority
-from sake_jax.evaluate.votes import self_consistency as self_consistency
+from sake_jax.evaluate.gsm8k import gsm8k as gsm8k
+from sake_jax.evaluate.humaneval import humaneval as humaneval
+from sake_jax.evaluate.mbpp import mbpp as mbpp
+from sake_jax.evaluate.open_ended import open_ended as open_ended
+from sake_jax.evaluate.task import Problem as Problem
+from sake_jax.evaluate.task import Task as Task
+from sake_jax.evaluate.task import Verdict as Verdict

@@ -21,7 +21,7 @@ from jax import Array
 import sake_jax as sj
 from sake_jax.core import LOWEST, Tables, View
 from sake_jax.node import Node
-from sake_jax.samplers.drive import run
+from sake_jax.samplers.loop import run
 from sake_jax.typing import Key, Logits, Params
 
 SIDE, EXTENT, REACH = 128, 12.0, 3

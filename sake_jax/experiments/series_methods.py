@@ -16,7 +16,7 @@ from sake_jax.experiments.series_denoiser import SeriesDenoiser
 from sake_jax.guidance.compose import guide
 from sake_jax.info import Signal
 from sake_jax.node import Node
-from sake_jax.samplers.drive import run
+from sake_jax.samplers.loop import run
 from sake_jax.typing import Key, Leaf, Logits, Number, Params, WindowFlags, WindowTokens
 
 ORDERS = ("random", "confidence")

@@ -16,11 +16,11 @@ import numpy as np
 
 import sake_jax as sj
 from sake_jax.checks import require, whole
-from sake_jax.evaluate import distinct, entropy, load_judge, perplexity, words
-from sake_jax.evaluate.judge import TWINS
-from sake_jax.evaluate.semantic import Encoder, load_encoder, minilm, spread
 from sake_jax.experiments.study import Cell, Found, Study
 from sake_jax.generation.prompts import Prompt
+from sake_jax.metrics import distinct, entropy, load_judge, perplexity, words
+from sake_jax.metrics.judge import TWINS
+from sake_jax.metrics.semantic import Encoder, load_encoder, minilm, spread
 from sake_jax.samplers.usual import kind_of, usual
 
 HOT, FIRST = 2.0, 0.1

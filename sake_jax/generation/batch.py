@@ -9,13 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from sake_jax.core import Canvas
-from sake_jax.distributed import fetched, spread
 from sake_jax.generation.ending import Ending
 from sake_jax.generation.prompts import Batch
 from sake_jax.generation.result import Row
-from sake_jax.samplers.drive import Trip, depart, prepared, travel
+from sake_jax.samplers.loop import Trip, depart, prepared, travel
 from sake_jax.samplers.step import Sampler
-from sake_jax.sharding import mesh_of
+from sake_jax.sharding import mesh_of, spans_processes, to_host
 from sake_jax.typing import Params
 
 LOOKS = 16
@@ -58,7 +57,7 @@ def run_batch(
             trip = _travel(sampler, lm.params, key, trip, jnp.int32(end), ending.stop, reread)
             if watch:
                 shown = trip.state.canvas
-                shown = fetched(shown) if spread(shown) else shown
+                shown = to_host(shown) if spans_processes(shown) else shown
                 watch(_picked(shown, np.arange(real)) if len(shown.tokens) > real else shown)
             if often:
                 advance(end - reached)
@@ -75,8 +74,8 @@ def _close(trip: Trip, ending: Ending) -> Trip:
     if not ending.strings:
         return trip
     canvas = trip.state.canvas
-    tokens, still = fetched(canvas.tokens), np.array(fetched(canvas.open & canvas.attend))
-    text = ~fetched(canvas.prompt) & (np.arange(tokens.shape[1]) >= canvas.start)
+    tokens, still = to_host(canvas.tokens), np.array(to_host(canvas.open & canvas.attend))
+    text = ~to_host(canvas.prompt) & (np.arange(tokens.shape[1]) >= canvas.start)
     for row, ids in enumerate(tokens):
         until = int(np.argmax(still[row])) if still[row].any() else len(ids)
         if ending.found(ids[:until][text[row, :until]].tolist()):
@@ -115,17 +114,17 @@ def rows_of(trip: Trip, begun: Canvas, part: Batch, ending: Ending) -> tuple[lis
     """The finished rows of a batch, and (step, prompt, sample) of those that are not numbers."""
     canvas = trip.state.canvas
     real = len(begun.tokens)
-    window = lambda columns: fetched(columns)[:real, begun.start :]  # noqa: E731
+    window = lambda columns: to_host(columns)[:real, begun.start :]  # noqa: E731
     tokens, log_p = window(canvas.tokens), window(canvas.log_p)
     noise = tokens == (-1 if begun.mask_id is None else int(begun.mask_id))
     written = window(begun.attend if ending.infill else begun.open) & ~noise
     taken = int(trip.taken)
-    finite = fetched(trip.info.finite)[:taken]
+    finite = to_host(trip.info.finite)[:taken]
     rows, bad = [], []
     for at, prompt, sample in pairs(part):
         if not finite[:, at].all():
             first = int(np.argmin(finite[:, at]))
-            bad.append((int(fetched(trip.steps)[first]), prompt, sample))
+            bad.append((int(to_host(trip.steps)[first]), prompt, sample))
             continue
         text = tokens[at][written[at]].tolist()
         count, ended = ending.count(text)

@@ -11,11 +11,17 @@ from typing import NamedTuple, TypeVar
 
 import jax
 
-from sake_jax.distributed import gathered, leads, several, spread, told
 from sake_jax.generation.prompts import Batch
 from sake_jax.generation.result import Row
 from sake_jax.generation.stack import Record
 from sake_jax.models import LanguageModel
+from sake_jax.sharding import (
+    broadcast_from_leader,
+    gather_from_all,
+    is_leader,
+    several_processes,
+    spans_processes,
+)
 
 Value = TypeVar("Value")
 
@@ -42,11 +48,11 @@ class Division:
     @property
     def writes(self) -> bool:
         """Whether this process writes files and shows a bar."""
-        return not self.together or leads()
+        return not self.together or is_leader()
 
-    def told(self, make: Callable[[], Value]) -> Value:
+    def broadcast_from_leader(self, make: Callable[[], Value]) -> Value:
         """What process 0 makes, for all that take part."""
-        return told(make) if self.together else make()
+        return broadcast_from_leader(make) if self.together else make()
 
     def rows(self, missing: Mapping[int, Sequence[int]], batch: int, together: int) -> int:
         """Rows of a batch, at most: fewer where that gives every process some of them."""
@@ -67,14 +73,14 @@ class Division:
         for at in range(0, len(work), self.count):
             parts = work[at : at + self.count]
             mine = draw(parts[self.index]) if self.index < len(parts) else None
-            yield from (ran for ran in gathered(mine) if ran is not None)
+            yield from (ran for ran in gather_from_all(mine) if ran is not None)
 
 
 def division(lm: LanguageModel, divided: bool) -> Division:
     """How the processes of a run work on one generation."""
-    if not several():
+    if not several_processes():
         return Division()
-    if spread(lm.params):  # one program for all
+    if spans_processes(lm.params):  # one program for all
         return Division(together=True)
     if not divided:
         return Division()

@@ -15,18 +15,18 @@ from jax import Array
 from sake_jax.checks import require, whole
 from sake_jax.conversion import load
 from sake_jax.core import Canvas
-from sake_jax.distributed import fetched
 from sake_jax.generation.batch import across_samples, pairs, rows_of, run_batch
 from sake_jax.generation.division import Ran, division
 from sake_jax.generation.ending import Ending, checked
 from sake_jax.generation.prompts import Batch, Prompt, batches, canvas_for, check_context, encode
 from sake_jax.generation.result import Generation, Row, finished
+from sake_jax.generation.settings import describe, rebuild
 from sake_jax.generation.stack import record, stack
 from sake_jax.journal import Journal, differences
 from sake_jax.models import LanguageModel
 from sake_jax.progress import bar
 from sake_jax.samplers.step import Sampler
-from sake_jax.settings import describe, rebuild
+from sake_jax.sharding import to_host
 from sake_jax.typing import Key, Params
 
 
@@ -69,7 +69,7 @@ def generate(
     A (prompt, sample) pair's tokens belong to its key: they do not depend on the batch, on the
     other prompts, or on an interruption.
 
-    In a run of several processes (`sake_jax.distributed`) all must call this alike where the model
+    In a run of several processes (`sake_jax.sharding`) all must call this alike where the model
     is spread over their devices, and where it is `divided`. They all get all rows; process 0 alone
     needs to see the folder, and shows the bar.
 
@@ -137,8 +137,8 @@ def generate(
     settings = _settings(lm, sampler, key, options, strict=save is not None)
     among = division(lm, divided)
     journal = Journal(save, settings) if save is not None and among.writes else None
-    done = among.told(lambda: finished(journal) if journal else {})
-    progress = among.told(lambda: progress)
+    done = among.broadcast_from_leader(lambda: finished(journal) if journal else {})
+    progress = among.broadcast_from_leader(lambda: progress)
 
     ending = Ending(lm, stop, stop_at_end, infill)
     missing = _missing(len(ids), samples, done, sampler)
@@ -182,7 +182,7 @@ def replay(
     Args:
       settings: a folder that `generate` or `Generation.save` wrote, or `Generation.settings`.
       lm: the model; loaded from where it was by default.
-      trusted: modules with guidances or rules of your own, see `sake_jax.settings.rebuild`.
+      trusted: modules with guidances or rules of your own; see `generation.settings.rebuild`.
     """
     found = settings if isinstance(settings, dict) else _read(Path(settings))
     rule, remedy = "settings must be complete to be replayed", "see why, and define it by a name"
@@ -248,7 +248,7 @@ def _settings(lm: LanguageModel, sampler: Sampler, key, options: dict, strict: b
 
 def identity(lm: LanguageModel) -> dict:
     """What tells a model from others: its config, its dtype, and some of its numbers."""
-    first = [leaf.reshape(-1)[:64].tobytes() for leaf in fetched(_corners(lm.params))]
+    first = [leaf.reshape(-1)[:64].tobytes() for leaf in to_host(_corners(lm.params))]
     quantized = lm.config.network.quantized
     return {
         "config": describe(lm.config, "config"),

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from sake_jax.canvas import canvas
 from sake_jax.checks import require
 from sake_jax.core import Canvas
+from sake_jax.generation.canvas import canvas
 from sake_jax.models import LanguageModel
 
 Prompt = str | Sequence[int]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from sake_jax.checks import require
+from sake_jax.generation.settings import rebuild
 from sake_jax.info import Info
 from sake_jax.journal import Journal, Line, wrong_line
-from sake_jax.settings import rebuild
 from sake_jax.text import tokenizer as saved_tokenizer
 from sake_jax.viewer import Page, Recording, page, recorded
 

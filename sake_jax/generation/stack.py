@@ -6,9 +6,9 @@ import jax
 import numpy as np
 
 from sake_jax.core import Canvas
-from sake_jax.distributed import fetched
 from sake_jax.info import Info
-from sake_jax.samplers.drive import Trip
+from sake_jax.samplers.loop import Trip
+from sake_jax.sharding import to_host
 
 
 class Record(NamedTuple):
@@ -25,7 +25,7 @@ def record(trip: Trip, begun: Canvas) -> Record:
     steps = np.asarray(trip.steps)[:taken]
 
     def placed(leaf: Any) -> np.ndarray:
-        leaf = fetched(leaf)
+        leaf = to_host(leaf)
         out = np.zeros_like(leaf)
         out[steps] = leaf[:taken]
         return out
@@ -34,7 +34,7 @@ def record(trip: Trip, begun: Canvas) -> Record:
     if info.start is not None:
         rows = info.finite.shape[1]
         info = info.replace(
-            start=np.repeat((fetched(info.start) - begun.start)[:, None], rows, axis=1)
+            start=np.repeat((to_host(info.start) - begun.start)[:, None], rows, axis=1)
         )
     info: Info = jax.tree.map(placed, info)
     idle = np.ones(len(info.finite), bool)
@@ -43,7 +43,7 @@ def record(trip: Trip, begun: Canvas) -> Record:
     if trip.tokens is None:
         return Record(info, None)
     last = np.searchsorted(steps, np.arange(len(idle)), side="right") - 1
-    return Record(info, fetched(trip.tokens)[np.maximum(last, 0), :, begun.start :])
+    return Record(info, to_host(trip.tokens)[np.maximum(last, 0), :, begun.start :])
 
 
 Seen = dict[tuple[int, int], tuple[Record, int]]

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from sake_jax.canvas import canvas
 from sake_jax.checks import one_of, require, whole
 from sake_jax.conversion.checkpoint import quantized
 from sake_jax.core import Canvas
+from sake_jax.generation.canvas import canvas
 from sake_jax.models import LanguageModel, ModelConfig, fit, network
 from sake_jax.planning.forms import Form
 from sake_jax.samplers.request import Request

@@ -13,7 +13,7 @@ from sake_jax.planning.count import Cost, Counter, trace
 from sake_jax.planning.job import Job
 from sake_jax.planning.listing import Total, total
 from sake_jax.planning.topology import Topology
-from sake_jax.samplers.drive import run
+from sake_jax.samplers.loop import run
 
 FULL = "RESOURCE_EXHAUSTED"
 

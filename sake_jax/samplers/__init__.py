@@ -1,9 +1,9 @@
 """Samplers: one step and one loop for every family of diffusion language models."""
 
-from sake_jax.samplers.drive import run as run
-from sake_jax.samplers.drive import run_until as run_until
-from sake_jax.samplers.drive import start as start
-from sake_jax.samplers.drive import stream as stream
+from sake_jax.samplers.loop import run as run
+from sake_jax.samplers.loop import run_until as run_until
+from sake_jax.samplers.loop import start as start
+from sake_jax.samplers.loop import stream as stream
 from sake_jax.samplers.noise import gumbel as gumbel
 from sake_jax.samplers.noise import still as still
 from sake_jax.samplers.plans import blocks as blocks

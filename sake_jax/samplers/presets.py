@@ -8,12 +8,12 @@ from sake_jax.core import Guidance, Process, Reveal
 from sake_jax.guidance.compose import chain
 from sake_jax.guidance.shaping import forbid
 from sake_jax.models import LanguageModel
-from sake_jax.process import absorbing, identity_process, uniform
-from sake_jax.reveal import confidence as most_confident
-from sake_jax.reveal import late
-from sake_jax.reveal import random as in_random_order
 from sake_jax.samplers.noise import Noise, gumbel
 from sake_jax.samplers.plans import blocks, descent
+from sake_jax.samplers.processes import absorbing, identity_process, uniform
+from sake_jax.samplers.reveal import confidence as most_confident
+from sake_jax.samplers.reveal import late
+from sake_jax.samplers.reveal import random as in_random_order
 from sake_jax.samplers.step import Sampler, sampler
 from sake_jax.typing import Number
 

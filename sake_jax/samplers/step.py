@@ -15,11 +15,11 @@ from sake_jax.guidance.shaping import is_greedy
 from sake_jax.info import RECORDS, Candidates, Info, Signal, mean_over
 from sake_jax.losses import surprise
 from sake_jax.node import Node
-from sake_jax.process import Identity
-from sake_jax.reveal import as_rule, everything
-from sake_jax.reveal import confidence as most_confident
 from sake_jax.samplers.noise import Noise, gumbel, row_keys, still
 from sake_jax.samplers.plans import Blocks
+from sake_jax.samplers.processes import Identity
+from sake_jax.samplers.reveal import as_rule, everything
+from sake_jax.samplers.reveal import confidence as most_confident
 from sake_jax.sharding import LOGITS, constrain, constrain_rows
 from sake_jax.typing import Key, Logits, Params
 

@@ -8,7 +8,6 @@ import pytest
 
 import sake_jax as sj
 from conftest import GOLDENS
-from sake_jax.evaluate.semantic import minilm
 from sake_jax.experiments import texts
 from sake_jax.experiments.brainstorm import (
     FRAMES,
@@ -20,6 +19,7 @@ from sake_jax.experiments.brainstorm import (
     items,
 )
 from sake_jax.generation.prompts import as_chat, has_chat
+from sake_jax.metrics.semantic import minilm
 from sake_jax.models import ModelConfig, TransformerConfig, init
 from sake_jax.training.publish import publish
 

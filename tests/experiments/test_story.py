@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 import sake_jax as sj
 from conftest import GOLDENS
 from sake_jax import cli
-from sake_jax.evaluate import distinct, entropy, load_judge, perplexity, words
 from sake_jax.experiments import texts, texts_report
 from sake_jax.experiments.story import BEGINNINGS, story
 from sake_jax.experiments.texts import METHODS, Sample
+from sake_jax.metrics import distinct, entropy, load_judge, perplexity, words
 from sake_jax.models import ModelConfig, TransformerConfig, init
 from sake_jax.training.publish import publish
 

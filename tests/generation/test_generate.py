@@ -18,7 +18,7 @@ import sake_jax as sj
 from conftest import GOLDENS
 from sake_jax.generation import batch as batch_module
 from sake_jax.generation.prompts import batches, room_for
-from sake_jax.settings import describe, rebuild
+from sake_jax.generation.settings import describe, rebuild
 
 KEY, EOS, MASK = jax.random.key(3), 256, 270
 PROMPTS = ["abc", "", "hello", "xyz"]
@@ -256,8 +256,11 @@ def test_settings_import_only_what_is_trusted():
     assert rebuilt.function is cap
     assert rebuilt.numbers == (3.0,)
     with pytest.raises(ValueError, match="must be a class of data"):
-        rebuild({"class": "sake_jax.settings:describe", "fields": {}})
-    for stranger in ("sake_jax.text:json.codecs.builtins.exec", "sake_jax.settings:importlib"):
+        rebuild({"class": "sake_jax.generation.settings:describe", "fields": {}})
+    for stranger in (
+        "sake_jax.text:json.codecs.builtins.exec",
+        "sake_jax.generation.settings:importlib",
+    ):
         with pytest.raises(ValueError, match="must stand there"):
             rebuild({"function": stranger})
     key = jax.random.key(1, impl="rbg")

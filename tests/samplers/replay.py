@@ -9,7 +9,7 @@ import numpy as np
 
 import sake_jax as sj
 from conftest import GOLDENS
-from sake_jax.reveal import highest
+from sake_jax.samplers.reveal import highest
 
 
 @functools.cache

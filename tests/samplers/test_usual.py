@@ -4,8 +4,8 @@ import pytest
 
 import sake_jax as sj
 from conftest import GOLDENS
-from sake_jax.process import Absorbing, Identity
 from sake_jax.samplers.plans import Blocks, Descent
+from sake_jax.samplers.processes import Absorbing, Identity
 from sake_jax.samplers.usual import usual
 
 FAMILIES = {

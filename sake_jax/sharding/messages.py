@@ -1,0 +1,82 @@
+"""What processes of one run tell each other. With one process nothing is said and nothing waits.
+
+Every process must call these functions, in the same order: they wait for the others. They trust
+each other, as processes that run one program do: messages are pickled. Files never are.
+"""
+
+import pickle
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+Value = TypeVar("Value")
+
+
+def several_processes() -> bool:
+    """Whether this run has more than one process."""
+    return jax.process_count() > 1
+
+
+def is_leader() -> bool:
+    """Whether this is process 0, the one that writes files and speaks to the user."""
+    return jax.process_index() == 0
+
+
+def spans_processes(tree: Any) -> bool:
+    """Whether some array of a tree is on devices of other processes too."""
+    return any(not getattr(leaf, "is_fully_addressable", True) for leaf in jax.tree.leaves(tree))
+
+
+def to_host(tree: Any) -> Any:
+    """A tree's arrays in this host's memory, whole, also where other processes hold parts."""
+    if not spans_processes(tree):
+        return jax.tree.map(np.asarray, jax.device_get(tree))
+    return jax.tree.map(_fetched, tree)
+
+
+def _fetched(leaf: Any) -> np.ndarray:
+    here = getattr(leaf, "is_fully_addressable", True) or leaf.is_fully_replicated
+    return np.asarray(leaf if here else multihost_utils.process_allgather(leaf, tiled=True))
+
+
+def gather_from_all(value: Value) -> list[Value]:
+    """What each process has, by their numbers.
+
+    >>> gather_from_all("here")
+    ['here']
+    """
+    if not several_processes():
+        return [value]
+    mine = np.frombuffer(pickle.dumps(value), np.uint8)
+    sizes = multihost_utils.process_allgather(np.int32(mine.size))
+    # Powers of two: few shapes, so few programs.
+    room = np.zeros(1 << int(sizes.max() - 1).bit_length(), np.uint8)
+    room[: mine.size] = mine
+    rows = multihost_utils.process_allgather(room)
+    return [pickle.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
+
+
+def broadcast_from_leader(make: Callable[[], Value]) -> Value:
+    """What process 0 makes, in all of them; an error there is an error everywhere.
+
+    >>> broadcast_from_leader(lambda: 6 * 7)
+    42
+    """
+    if not several_processes():
+        return make()
+    made: Any = None
+    error: Exception | None = None
+    if is_leader():
+        try:
+            made = make()
+        except Exception as found:
+            error = found
+    made, reason = gather_from_all((made, None if error is None else str(error)))[0]
+    if error is not None:
+        raise error
+    if reason is not None:
+        raise ValueError(reason)
+    return made
