@@ -5,7 +5,10 @@
 2
 """
 
+from sake_jax.guidance.compose import Chain as Chain
+from sake_jax.guidance.compose import Guided as Guided
 from sake_jax.guidance.compose import chain as chain
+from sake_jax.guidance.compose import guide as guide
 from sake_jax.guidance.compose import identity as identity
 from sake_jax.guidance.compose import when as when
 from sake_jax.guidance.contrast import adaptive_free as adaptive_free
