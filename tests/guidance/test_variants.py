@@ -14,14 +14,6 @@ from sake_jax.testing import toy_context, toy_params, toy_view
 from scenes import scene
 
 GUIDANCES = ("chain", "temperature", "top_p", "classifier_free", "sake", "sake, exact")
-    "chain",
-    "temperature",
-    "top_p",
-    "classifier_free",
-    "sake",
-    "sake, both",
-    "sake, exact",
-)
 VARIANTS = {"with_jit": True, "without_jit": True, "with_device": True, "with_pmap": True}
 
 
