@@ -16,6 +16,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 import registry
 import sake_jax as sj
 from conftest import GOLDENS
+from sake_jax.generation import batch
 from sake_jax.generation.prompts import batches, room_for
 from sake_jax.generation.settings import describe, rebuild
 from sake_jax.samplers import loop
