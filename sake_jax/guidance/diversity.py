@@ -313,7 +313,7 @@ def diversity(
     )
 
 
-def _bandwidth(given: Any) -> tuple[Number | None, Heuristic | None]:
+def _bandwidth(given: Any) -> tuple[Any, Any]:
     """A number, or the function that takes it from the rows."""
     if isinstance(given, str):
         return None, HEURISTICS[one_of("bandwidth", given, HEURISTICS)]
