@@ -82,12 +82,10 @@ ENTRIES: dict[str, Entry] = {
     "sake, expected": Entry("sake", sj.sake(1.0, source="expected", self_term=0.0)),
     "sake, predicted": Entry("sake", sj.sake(1.0, source="predicted", table="input")),
     "sake, input": Entry("sake", sj.sake(1.0, source="input", bandwidth="mean")),
-    "sake, batch": Entry("sake", sj.sake(1.0, scope="batch"), skip=("batch",)),
-    "sake, both": Entry(
-        "sake", sj.sake(1.0, scope="both", attention_bandwidth=3.0), skip=("batch",)
-    ),
+    "sake, batch": Entry("sake", sj.sake(1.0, scope="batch")),
+    "sake, both": Entry("sake", sj.sake(1.0, scope="both", attention_bandwidth=3.0)),
     "sake, both exact": Entry(
-        "sake", sj.sake(1.0, scope="both", gradient="exact", source="predicted"), skip=("batch",)
+        "sake", sj.sake(1.0, scope="both", gradient="exact", source="predicted")
     ),
     "sake, budget": Entry("sake", sj.sake(5.0, kl_budget=0.1)),
     "diversity, collision": Entry("diversity", sj.diversity(collision, 1.0)),
@@ -96,6 +94,6 @@ ENTRIES: dict[str, Entry] = {
     "diversity, renyi 0.5": Entry("diversity", sj.diversity(renyi(0.5), 1.0, source="expected")),
     "diversity, von Neumann": Entry("diversity", sj.diversity(von_neumann, 1.0)),
     "diversity, log determinant": Entry(
-        "diversity", sj.diversity(log_determinant(0.01), 1.0, scope="batch"), skip=("batch",)
+        "diversity", sj.diversity(log_determinant(0.01), 1.0, scope="batch")
     ),
 }

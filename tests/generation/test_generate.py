@@ -74,8 +74,12 @@ def test_it_is_the_scan_behind_a_tokenizer(lm, whole):
     ids = [lm.tokenizer(prompt)["input_ids"] for prompt in PROMPTS]
     canvas = sj.canvas(ids, 8, mask_id=MASK, pad_id=EOS, samples=3)
     done, _ = sj.run(masked(lm), lm.params, KEY, canvas)
-    np.testing.assert_array_equal(whole.tokens.reshape(12, 8), done.tokens[:, canvas.start :])
-    np.testing.assert_allclose(whole.log_p.reshape(12, 8), done.log_p[:, canvas.start :], atol=1e-4)
+    np.testing.assert_array_equal(
+        whole.tokens.reshape(12, 8), done.tokens[:, canvas.generation_start :]
+    )
+    np.testing.assert_allclose(
+        whole.log_p.reshape(12, 8), done.log_p[:, canvas.generation_start :], atol=1e-4
+    )
 
 
 def test_tokens_do_not_depend_on_batch_or_company(lm, whole):
@@ -313,7 +317,7 @@ def test_records_follow_the_plan_whatever_the_batch(lm):
     np.testing.assert_array_equal(both.trajectory, alone.trajectory)
     np.testing.assert_array_equal(both.trajectory[-1], both.tokens[:, 0])
     assert both.info.finite.all()
-    assert set(np.unique(both.info.start)) <= {0, 4}
+    assert set(np.unique(both.info.window_start)) <= {0, 4}
 
 
 def test_samples_that_repel_each_other_do_not_depend_on_other_prompts(lm):

@@ -68,7 +68,9 @@ def states_of(sampler, params, canvas):
 
 
 def states_until(sampler, params, canvas):
-    """All states of a run with `run_until`, the first included."""
+    """The states of a run with `run_until` that steps have changed, the first included."""
     key = jax.random.key(0)
-    *_, taken, states = sj.run_until(sampler, params, key, canvas, trajectory=True)
-    return np.concatenate([np.asarray(canvas.tokens)[None], states[: int(taken)]])
+    _, info, taken, states = sj.run_until(sampler, params, key, canvas, trajectory=True)
+    changed = np.any(np.asarray(info.revealed) > 0, axis=1)
+    assert changed.sum() <= int(taken) <= len(changed)
+    return np.concatenate([np.asarray(canvas.tokens)[None], np.asarray(states)[changed]])

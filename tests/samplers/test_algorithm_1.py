@@ -143,7 +143,9 @@ def recorded(scene: Scene):
     def noise(keys, view, vocabulary):
         index = jnp.round(view.progress[0] * STEPS).astype(jnp.int32)
         noise = jnp.asarray(scene.noise, jnp.float32)[index]
-        return jax.lax.dynamic_slice_in_dim(noise, view.start - view.origin, view.width, axis=1)
+        return jax.lax.dynamic_slice_in_dim(
+            noise, view.window_start - view.canvas.generation_start, view.width, axis=1
+        )
 
     return noise
 
