@@ -17,7 +17,6 @@ class Entry:
     builder: str
     guidance: sj.Guidance
     permute: Callable | None = None
-    skip: tuple[str, ...] = ()
 
 
 def softcap(logits, ctx, ceiling):
