@@ -19,12 +19,11 @@ from sake_jax.conversion.gguf import GGUF
 from sake_jax.conversion.manifest import Manifest
 from sake_jax.conversion.quantize import Quantized
 from sake_jax.conversion.rules import Rule, expand
-from sake_jax.conversion.source import Orbax, Safetensors, Source, read_object
+from sake_jax.conversion.source import CONFIG, Orbax, Safetensors, Source, read_config
 from sake_jax.conversion.weights import Cast, Mapped, Weights
 from sake_jax.models import ModelConfig, abstract
 from sake_jax.models.network import exact, flat
 
-CONFIG = "config.json"
 READABLE = ("float32", "bfloat16", "float16", "int8")
 STACKED = "blocks."
 """Where the parameters with a leading axis of layers are."""
@@ -60,14 +59,6 @@ def open_checkpoint(path: Path) -> Checkpoint:
     prefix = family.prefix(source.shapes)
     weights = mapped(config, source, prefix)
     return Checkpoint(path, described, config, weights, source, prefix, None)
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a folder."""
-    file = folder / CONFIG
-    rule, remedy = f"{folder} must hold {CONFIG}", "is it a model's folder?"
-    require(file.is_file(), rule, sorted(p.name for p in folder.iterdir())[:8], remedy)
-    return read_object(file)
 
 
 def leaves(config: ModelConfig) -> dict[str, jax.ShapeDtypeStruct]:

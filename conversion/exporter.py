@@ -4,18 +4,22 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
+import ml_dtypes
 import numpy as np
 from safetensors.numpy import save_file
 
-from sake_jax.checks import require
+from sake_jax.checks import one_of, require
 from sake_jax.conversion import families
 from sake_jax.conversion.checkpoint import copy_description, leaves, open_checkpoint
 from sake_jax.conversion.rules import Entry, expand
-from sake_jax.conversion.source import INDEX_FILE
+from sake_jax.conversion.source import CONFIG, INDEX_FILE
 from sake_jax.conversion.units import part
-from sake_jax.conversion.weights import Weights
-from sake_jax.models.config import ModelConfig
+from sake_jax.conversion.weights import Held, Weights
+from sake_jax.models import ModelConfig, network
+from sake_jax.typing import Params
 
+DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 SHARD = 2 * 2**30
 """Bytes of one safetensors file, unless a single tensor has more."""
 
@@ -29,6 +33,38 @@ def export(source: str | Path, destination: str | Path, *, shard_bytes: int = SH
     config, weights = checkpoint.config, checkpoint.weights
     files = write(config, weights, checkpoint.prefix, folder, shard_bytes=shard_bytes)
     copy_description(checkpoint, folder)
+    return files
+
+
+def save(
+    config: ModelConfig, params: Params, folder: str | Path, dtype: str = "float32"
+) -> list[Path]:
+    """Writes a model that is in memory as its family has it on the hub; returns the weight files.
+
+    config.json and the weights; a tokenizer is the caller's to add.
+
+    >>> import tempfile
+    >>> import sake_jax as sj
+    >>> from sake_jax.conversion import save
+    >>> lm = sj.load("tinystories")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = save(lm.config, lm.params, folder)
+    ...     sj.load(folder).config == lm.config
+    True
+
+    Args:
+      config: the model's.
+      params: its parameters.
+      folder: a new or empty one.
+      dtype: "float32", "float16" or "bfloat16"; rotary frequencies and the like stay as they are.
+    """
+    kind = DTYPES[one_of("dtype", dtype, DTYPES)]
+    family, exact = families.family(config.family), network.exact(config.network)
+    leaves = jax.device_get(network.flat(params))
+    cast = {path: leaf if path in exact else leaf.astype(kind) for path, leaf in leaves.items()}
+    files = write(config, Held(cast), max(family.prefixes, key=len), Path(folder))
+    described = family.describe(config) | {"torch_dtype": dtype}
+    (Path(folder) / CONFIG).write_text(json.dumps(described, indent=1))
     return files
 
 

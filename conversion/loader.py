@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from sake_jax import text
 from sake_jax.checks import one_of, require
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
+from sake_jax.conversion.locate import locate
 from sake_jax.conversion.source import Index
 from sake_jax.conversion.weights import Cast, Weights, extent, full
 from sake_jax.models import LanguageModel, ModelConfig, TransformerConfig, fit, network
@@ -53,15 +52,22 @@ def load(
     rule, remedy = "models do not compute in float16", "load as float32 or bfloat16"
     require(dtype not in ("float16", jnp.float16), rule, dtype, remedy)
     checkpoint = widened(in_dtype(open_checkpoint(locate(path_or_name)), dtype))
-    checkpoint = dataclasses.replace(checkpoint, config=attending(checkpoint.config, attention))
+    checkpoint = dataclasses.replace(
+        checkpoint, config=with_attention(checkpoint.config, attention)
+    )
     if isinstance(mesh, str):
         one_of("mesh", mesh, ("auto",))
         mesh = make_mesh(**fitting(checkpoint))
     return LanguageModel(checkpoint.config, parameters(checkpoint, mesh), checkpoint.folder)
 
 
-def attending(config: ModelConfig, attention: str) -> ModelConfig:
-    """The same model with another attention."""
+def with_attention(config: ModelConfig, attention: str) -> ModelConfig:
+    """The same model with another attention, "plain" or "splash"; see `load`.
+
+    >>> from sake_jax.conversion import model_config, with_attention
+    >>> with_attention(model_config("llada-8b"), "splash").network.attention
+    'splash'
+    """
     if attention == config.network.attention:
         return config
     rule, remedy = "attention is a choice of transformers", "leave it out for the DiT families"
@@ -148,31 +154,3 @@ def _box(shape: tuple[int, ...], parts: Sequence[Index]) -> Index | None:
     box = tuple(slice(min(s.start for s in side), max(s.stop for s in side)) for side in sides)
     filled = sum(math.prod(extent(part)) for part in distinct)
     return box if filled == math.prod(extent(box)) else None
-
-
-def built_in() -> dict[str, Path]:
-    """Folders of the models that come with the package, by name."""
-    place = Path(str(resources.files("sake_jax"))) / "assets"
-    return {file.parent.name: file.parent for file in sorted(place.glob("*/config.json"))}
-
-
-def locate(path_or_name: str | Path) -> Path:
-    """The folder of a model; a hub name is downloaded, without any of its code."""
-    path = Path(path_or_name).expanduser()
-    name, own = str(path_or_name), built_in()
-    if name in own:
-        return own[name]
-    if path.exists():
-        return path
-    rule = (
-        f"the model must be {' or '.join(own)}, a folder that exists, or a hub name 'owner/model'"
-    )
-    require(name.count("/") == 1 and not name.startswith((".", "/", "~")), rule, name, "check it")
-    from huggingface_hub import snapshot_download
-
-    try:
-        wanted = ["config.json", "*.safetensors", "*.safetensors.index.json", *text.FILES]
-        return Path(snapshot_download(name, allow_patterns=wanted))
-    except Exception as error:  # network, permission, or no such name: the library has many
-        remedy = "check the name and the network, or download the folder and pass its path"
-        raise ValueError(f"{rule}, got {name!r} ({error}); {remedy}.") from error

@@ -23,6 +23,7 @@ DTYPES: Mapping[str, Any] = {
 """What weights may be stored as."""
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+CONFIG = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
 WEIGHTS = "weights"
 """The orbax checkpoint inside a converted one."""
@@ -116,6 +117,14 @@ def read_object(file: Path) -> dict[str, Any]:
         raise ValueError(f"{file} must be JSON, got {error}; download it again.") from error
     require(isinstance(found, dict), f"{file} must hold an object", found, "download it again")
     return found
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a folder."""
+    file = folder / CONFIG
+    rule, remedy = f"{folder} must hold {CONFIG}", "is it a model's folder?"
+    require(file.is_file(), rule, sorted(p.name for p in folder.iterdir())[:8], remedy)
+    return read_object(file)
 
 
 def _check_index(folder: Path, home: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ a nested dictionary of arrays. Layers are stacked on a leading axis and scanned.
 
 from sake_jax.models.config import DiTConfig as DiTConfig
 from sake_jax.models.config import ModelConfig as ModelConfig
+from sake_jax.models.config import NetworkConfig as NetworkConfig
 from sake_jax.models.config import TransformerConfig as TransformerConfig
 from sake_jax.models.denoiser import NetworkDenoiser as NetworkDenoiser
 from sake_jax.models.fit import choose as choose

@@ -47,7 +47,7 @@ class LanguageModel:
     @functools.cached_property
     def tokenizer(self) -> Any:
         """The tokenizer that came with the weights, loaded when first asked for."""
-        return text.tokenizer(self.folder)
+        return text.tokenizer(self.folder, self.config.tokenizer_class)
 
     def hidden(self, tokens, attend=None, sigma=None, cond=None, clean=None) -> Features:
         """The last hidden state that the reference implementation returns, one row per column."""

@@ -43,9 +43,6 @@ from sake_jax.typing import Features, Key, Leaf, Number, Params, PerPosition, Pe
 TokenLists = Sequence[Sequence[int] | np.ndarray] | np.ndarray
 """Token ids of texts, which may have different lengths."""
 
-SUBS = ("mdlm", "bd3lm")
-"""Families that never predict the mask token; LLaDA's and Dream's references leave it a chance."""
-
 NO_COLUMN = 2**32 - 1
 """Keys of columns are folded from smaller numbers."""
 
@@ -238,7 +235,7 @@ def _diffusion(
     def terms(logits, clean, noisy, time):
         if mask_id is None:
             return uniform_terms(logits, clean, noisy, time)
-        return masked_terms(logits, clean, noisy, time, mask_id, subs=config.family in SUBS)
+        return masked_terms(logits, clean, noisy, time, mask_id, predicts_mask=config.predicts_mask)
 
     columns = (texts.page.tokens, noisy.tokens, noisy.time)
     return noisy.weight * _total(config, params, texts.open, width, terms, features, *columns)

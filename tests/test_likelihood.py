@@ -10,10 +10,10 @@ import pytest
 from replay import model
 
 import sake_jax as sj
-from sake_jax import likelihood
+from sake_jax import conversion, likelihood
 from sake_jax.core import LOWEST
 from sake_jax.likelihood import bound, log_likelihood
-from sake_jax.models import DiTConfig, ModelConfig
+from sake_jax.models import DiTConfig
 from sake_jax.models.denoiser import total_noise
 
 KEY = jax.random.key(0)
@@ -95,11 +95,8 @@ def oracle(monkeypatch):
     def make(family, **changes):
         size = V + (family != "udlm")
         sizes = {"V": size, "D": 4, "N": 1, "H": 1, "F": 1, "context": L, "cond_dim": 1}
-        config = ModelConfig(
-            family=family,
-            network=DiTConfig(**sizes | changes),
-            mask_id=V if family != "udlm" else None,
-        )
+        mask_id = V if family != "udlm" else None
+        config = conversion.family(family).model(DiTConfig(**sizes | changes), mask_id=mask_id)
         params = {"output": {"rows": np.eye(size, dtype=np.float32)}, "fade": np.float32(0)}
         params["joint"] = table.astype(np.float32)
         return sj.LanguageModel(config, params | {"input": params["output"]})

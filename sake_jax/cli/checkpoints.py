@@ -25,9 +25,9 @@ from sake_jax import sharding as processes
 from sake_jax.cli.options import Distributed, join, mesh_sizes
 from sake_jax.conversion import convert as convert_checkpoint
 from sake_jax.conversion import export as export_checkpoint
+from sake_jax.conversion import locate
 from sake_jax.conversion import verify as verify_checkpoint
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
-from sake_jax.conversion.loader import locate
 from sake_jax.conversion.units import units
 from sake_jax.conversion.writer import require_free
 from sake_jax.models import network

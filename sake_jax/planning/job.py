@@ -27,8 +27,8 @@ DTYPES = ("bfloat16", "float32", "int8")
 class Job:
     """A run to be planned, from shapes alone.
 
-    >>> from sake_jax.planning.known import described
-    >>> Job(described("tinystories"), Request(length=32), prompt=16).columns
+    >>> from sake_jax.conversion import model_config
+    >>> Job(model_config("tinystories"), Request(length=32), prompt=16).columns
     48
     """
 

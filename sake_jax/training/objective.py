@@ -32,9 +32,9 @@ def loss(config: ModelConfig, noise: str, params: Params, tokens: Tokens, key: K
     noisy, time = corrupt(config, noise, tokens, key)
     clean = tokens if config.network.block_size else None
     logits = denoiser.head(params, _features(config, params, noisy, clean))
-    subs = config.family != "llada"
     assert config.mask_id is not None, "recipes have one"
-    return jnp.mean(masked_terms(logits, tokens, noisy, time, config.mask_id, subs=subs))
+    options = {"predicts_mask": config.predicts_mask}
+    return jnp.mean(masked_terms(logits, tokens, noisy, time, config.mask_id, **options))
 
 
 def corrupt(config: ModelConfig, noise: str, tokens: Tokens, key: Key) -> tuple[Tokens, Array]:
