@@ -59,8 +59,8 @@ def save(
       dtype: "float32", "float16" or "bfloat16"; rotary frequencies and the like stay as they are.
     """
     kind = DTYPES[one_of("dtype", dtype, DTYPES)]
-    family, exact = families.family(config.family), network.exact(config.network)
-    leaves = jax.device_get(network.flat(params))
+    family, exact = families.family(config.family), network.exact_params(config.network)
+    leaves = jax.device_get(network.flatten_params(params))
     cast = {path: leaf if path in exact else leaf.astype(kind) for path, leaf in leaves.items()}
     files = write(config, Held(cast), max(family.prefixes, key=len), Path(folder))
     described = family.describe(config) | {"torch_dtype": dtype}
@@ -89,9 +89,11 @@ def write(
         tensors = {entry.source: _tensor(weights, entry) for entry in shard}
         _save(tensors, folder / name)
     if len(shards) > 1:
-        home = {e.source: name for name, shard in zip(names, shards, strict=True) for e in shard}
+        files_of = {
+            e.source: name for name, shard in zip(names, shards, strict=True) for e in shard
+        }
         total = sum(_nbytes(weights, entry) for entry in entries)
-        index = {"metadata": {"total_size": total}, "weight_map": home}
+        index = {"metadata": {"total_size": total}, "weight_map": files_of}
         (folder / INDEX_FILE).write_text(json.dumps(index, indent=1))
     return [folder / name for name in names]
 
@@ -126,5 +128,6 @@ def _shards(weights: Weights, entries: list[Entry], limit: int) -> Iterator[list
 
 
 def _tensor(weights: Weights, entry: Entry) -> np.ndarray:
-    found = part(weights, entry.target, entry.index)
-    return np.asarray(np.swapaxes(found, -1, -2) if entry.transposed else found, order="C")
+    tensor = part(weights, entry.target, entry.index)
+    # safetensors writes an array's memory as it lies there: a transposed view would come out wrong.
+    return np.asarray(np.swapaxes(tensor, -1, -2) if entry.transposed else tensor, order="C")

@@ -12,8 +12,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from sake_jax.checks import one_of, require
+from sake_jax.conversion.catalog import locate
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
-from sake_jax.conversion.locate import locate
 from sake_jax.conversion.source import Index
 from sake_jax.conversion.weights import Cast, Weights, extent, full
 from sake_jax.models import LanguageModel, ModelConfig, TransformerConfig, fit, network
@@ -39,9 +39,9 @@ def load(
       path_or_name: "tinystories", the model in the box; a Hugging Face folder, a checkpoint
         converted by `sake-jax convert`, or a GGUF file; or a name on the hub such as
         "GSAI-ML/LLaDA-8B-Instruct" when online.
-      mesh: from `sake_jax.mesh`, or "auto" for one over all devices, see
-        `sake_jax.models.choose`, or in a run of several processes one over the devices of each if
-        the model fits these; the default device by default. Its `tensor` axis must divide
+      mesh: from `sake_jax.mesh`, or "auto" for one over all devices, or in a run of several
+        processes over the devices of each if the model fits these (see
+        `sake_jax.models.choose_mesh`); the default device by default. Its `tensor` axis must divide
         the query heads. Fewer key heads are computed on every device, and the vocabulary's tables
         get rows of zeros at their end, so that they divide.
       dtype: "float32", "bfloat16", or "int8" for quantised kernels; by default as stored.
@@ -84,10 +84,10 @@ def fitting(checkpoint: Checkpoint) -> dict[str, int]:
     }
     if several_processes():
         try:
-            return fit.choose(checkpoint.config.network, jax.local_device_count(), **options)
+            return fit.choose_mesh(checkpoint.config.network, jax.local_device_count(), **options)
         except ValueError:  # too large for one process
             pass
-    return fit.choose(checkpoint.config.network, **options)
+    return fit.choose_mesh(checkpoint.config.network, **options)
 
 
 def widened(checkpoint: Checkpoint) -> Checkpoint:
@@ -102,7 +102,7 @@ def widened(checkpoint: Checkpoint) -> Checkpoint:
 def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
     """A checkpoint's parameters on their devices, one after the other."""
     config, weights = checkpoint.config.network, checkpoint.weights
-    axes, sizes = network.axes(config), dict(mesh.shape) if mesh else {}
+    axes, sizes = network.param_axes(config), dict(mesh.shape) if mesh else {}
     fit.require_heads(config, sizes)
 
     def array(path: str, leaf: jax.ShapeDtypeStruct) -> jax.Array:
@@ -110,11 +110,11 @@ def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
             return jnp.asarray(weights.read(path, ()))
         shape = padded(leaf.shape, axes[path], sizes)
         placed = sharding(mesh, shape, axes[path])
-        here: list[Any] = list(placed.addressable_devices_indices_map(shape).values())
-        read = reader(weights, path, shape, here)
+        local: list[Any] = list(placed.addressable_devices_indices_map(shape).values())
+        read = reader(weights, path, shape, local)
         return jax.make_array_from_callback(shape, placed, read, dtype=leaf.dtype)
 
-    return network.nested({path: array(path, leaf) for path, leaf in weights.leaves.items()})
+    return network.nest_params({path: array(path, leaf) for path, leaf in weights.leaves.items()})
 
 
 def reader(
@@ -126,18 +126,18 @@ def reader(
     """
     leaf, box, seen = weights.leaves[path], _box(shape, parts), {}
 
-    def found(index: Index) -> np.ndarray:
+    def padded_with_zeros(index: Index) -> np.ndarray:
         inside = full(leaf.shape, index)
-        there, wanted = extent(inside), extent(index)
-        read = weights.read(path, inside) if 0 not in there else np.zeros(there, leaf.dtype)
-        beyond = [(0, all_ - some) for all_, some in zip(wanted, there, strict=True)]
-        return read if wanted == there else np.pad(read, beyond)
+        stored, wanted = extent(inside), extent(index)
+        read = weights.read(path, inside) if 0 not in stored else np.zeros(stored, leaf.dtype)
+        beyond = [(0, all_ - some) for all_, some in zip(wanted, stored, strict=True)]
+        return read if wanted == stored else np.pad(read, beyond)
 
     def read(index: Index) -> np.ndarray:
         index = full(shape, index)
         outer = index if box is None else box
-        if str(outer) not in seen:
-            seen[str(outer)] = found(outer)
+        if str(outer) not in seen:  # slices cannot be keys; devices often ask for the same one
+            seen[str(outer)] = padded_with_zeros(outer)
         bounds = zip(index, outer, strict=True)
         own = tuple(slice(i.start - o.start, i.stop - o.start) for i, o in bounds)
         return seen[str(outer)][(*own, ...)]  # an array also of a scalar

@@ -53,7 +53,7 @@ def tokenizer(folder: Path | None, stand_in: str | None = None) -> Any:
     remedy = "put its files there (the model card names them); token ids work without one"
     saved = any((folder / name).is_file() for name in VOCABULARIES)
     require(saved, rule, str(folder), remedy)
-    # It would tell that it found no PyTorch, which nobody asked.
+    # transformers warns that PyTorch is missing, which we never use.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers  # takes seconds
 
