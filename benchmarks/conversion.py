@@ -33,8 +33,8 @@ from sake_jax.conversion.checkpoint import leaves
 from sake_jax.conversion.families import family, recognise
 from sake_jax.conversion.manifest import Manifest
 from sake_jax.conversion.rules import expand
-from sake_jax.models import abstract, network
-from sake_jax.models.page import Page, whole
+from sake_jax.models import NetworkInput, abstract
+from sake_jax.models import forward as network_forward
 
 LLADA = {
     "architectures": ["LLaDAModelLM"],
@@ -214,11 +214,11 @@ def compile_seconds(layers: int, columns: int = 512) -> dict[str, float]:
     params = jax.tree.map(shape, abstract(config))
     ids, flags = (jax.ShapeDtypeStruct((1, columns), kind) for kind in (jnp.int32, jnp.bool_))
 
-    def forward(params, page):
-        return network.apply(config, params, page, whole(page)).features
+    def forward(params, inputs):
+        return network_forward(config, params, inputs).features
 
     begin = time.perf_counter()
-    lowered = jax.jit(forward).lower(params, Page(ids, ids, flags))
+    lowered = jax.jit(forward).lower(params, NetworkInput(ids, ids, flags))
     traced = time.perf_counter()
     lowered.compile()
     return {"trace": traced - begin, "compile": time.perf_counter() - traced}

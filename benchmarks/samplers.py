@@ -31,7 +31,7 @@ import sake_jax as sj
 from sake_jax.models import abstract, network
 from sake_jax.models.config import TransformerConfig
 from sake_jax.models.denoiser import NetworkDenoiser
-from sake_jax.models.page import UNROLLED
+from sake_jax.models.layers import UNROLLED
 from sake_jax.planning.bench.interleaved import Side, measure, progress
 from sake_jax.planning.bench.scaled import llada, model
 from sake_jax.planning.forms import Everywhere
@@ -88,7 +88,7 @@ def torch_sides(lm: sj.LanguageModel, prompt: np.ndarray, size: Size) -> dict[st
     import torch_llada
 
     torch.set_num_threads(THREADS)
-    leaves = {name: np.asarray(leaf) for name, leaf in network.flat(lm.params).items()}
+    leaves = {name: np.asarray(leaf) for name, leaf in network.flatten_params(lm.params).items()}
     theirs = torch_llada.Network(size.network, leaves, size.prompt + size.length)
     same = {"length": size.length, "steps": size.steps, "block": size.block}
 

@@ -19,12 +19,10 @@ from sake_jax.conversion.gguf import GGUF
 from sake_jax.conversion.manifest import Manifest
 from sake_jax.conversion.quantize import Quantized
 from sake_jax.conversion.rules import Rule, expand
-from sake_jax.conversion.source import Orbax, Safetensors, Source, read_object
+from sake_jax.conversion.source import CONFIG, Orbax, Safetensors, Source, read_config
 from sake_jax.conversion.weights import Cast, Mapped, Weights
-from sake_jax.models import ModelConfig, abstract
-from sake_jax.models.network import exact, flat
+from sake_jax.models import ModelConfig, abstract, exact_params, flatten_params
 
-CONFIG = "config.json"
 READABLE = ("float32", "bfloat16", "float16", "int8")
 STACKED = "blocks."
 """Where the parameters with a leading axis of layers are."""
@@ -62,17 +60,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, described, config, weights, source, prefix, None)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a folder."""
-    file = folder / CONFIG
-    rule, remedy = f"{folder} must hold {CONFIG}", "is it a model's folder?"
-    require(file.is_file(), rule, sorted(p.name for p in folder.iterdir())[:8], remedy)
-    return read_object(file)
-
-
 def leaves(config: ModelConfig) -> dict[str, jax.ShapeDtypeStruct]:
     """The model's parameters by path."""
-    return flat(abstract(config.network))
+    return flatten_params(abstract(config.network))
 
 
 def mapped(config: ModelConfig, source: Source, prefix: str) -> Mapped:
@@ -112,7 +102,7 @@ def _converted(folder: Path) -> Checkpoint:
     described = read_config(folder)
     config = families.recognise(described).config(described)
     if manifest.quantized:
-        config = quantized(config)
+        config = int8_config(config)
     source = Orbax(folder, manifest.units)
     expected = leaves(config)
     weights = Mapped(expected, expand(map(unit_rule, expected), expected), source)
@@ -125,24 +115,35 @@ def unit_rule(path: str) -> Rule:
     return Rule(path if inside == path else f"{STACKED}{{layer}}.{inside}", path)
 
 
-def quantized(config: ModelConfig) -> ModelConfig:
-    """The same model with int8 kernels."""
+def int8_config(config: ModelConfig) -> ModelConfig:
+    """The same model with int8 kernels.
+
+    >>> from sake_jax.conversion import int8_config, model_config
+    >>> int8_config(model_config("llada-8b")).network.quantized
+    True
+    """
     network = dataclasses.replace(config.network, quantized=True)
     return dataclasses.replace(config, network=network)
 
 
 def in_dtype(checkpoint: Checkpoint, dtype: Any) -> Checkpoint:
-    """The same checkpoint, read in another dtype; "int8" quantises the kernels."""
+    """The same checkpoint, read in another dtype; "int8" quantises the kernels.
+
+    >>> from sake_jax.conversion import in_dtype, locate, open_checkpoint
+    >>> short = in_dtype(open_checkpoint(locate("tinystories")), "bfloat16")
+    >>> short.weights.leaves["norm.weight"].dtype.name
+    'bfloat16'
+    """
     if dtype is None:
         return checkpoint
     name = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
     kind = jnp.dtype(one_of("dtype", name, READABLE))
     if kind != jnp.int8:
-        weights = Cast(checkpoint.weights, kind, exact(checkpoint.config.network))
+        weights = Cast(checkpoint.weights, kind, exact_params(checkpoint.config.network))
         return dataclasses.replace(checkpoint, weights=weights)
     rule, remedy = "int8 is made from float weights", "leave dtype out"
     require(not checkpoint.config.network.quantized, rule, "int8 weights", remedy)
-    config = quantized(checkpoint.config)
+    config = int8_config(checkpoint.config)
     weights = Quantized(checkpoint.weights, leaves(config))
     return dataclasses.replace(checkpoint, config=config, weights=weights)
 

@@ -4,18 +4,22 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
+import ml_dtypes
 import numpy as np
 from safetensors.numpy import save_file
 
-from sake_jax.checks import require
+from sake_jax.checks import one_of, require
 from sake_jax.conversion import families
 from sake_jax.conversion.checkpoint import copy_description, leaves, open_checkpoint
 from sake_jax.conversion.rules import Entry, expand
-from sake_jax.conversion.source import INDEX_FILE
+from sake_jax.conversion.source import CONFIG, INDEX_FILE
 from sake_jax.conversion.units import part
-from sake_jax.conversion.weights import Weights
-from sake_jax.models.config import ModelConfig
+from sake_jax.conversion.weights import Held, Weights
+from sake_jax.models import ModelConfig, network
+from sake_jax.typing import Params
 
+DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 SHARD = 2 * 2**30
 """Bytes of one safetensors file, unless a single tensor has more."""
 
@@ -29,6 +33,38 @@ def export(source: str | Path, destination: str | Path, *, shard_bytes: int = SH
     config, weights = checkpoint.config, checkpoint.weights
     files = write(config, weights, checkpoint.prefix, folder, shard_bytes=shard_bytes)
     copy_description(checkpoint, folder)
+    return files
+
+
+def save(
+    config: ModelConfig, params: Params, folder: str | Path, dtype: str = "float32"
+) -> list[Path]:
+    """Writes a model that is in memory as its family has it on the hub; returns the weight files.
+
+    config.json and the weights; a tokenizer is the caller's to add.
+
+    >>> import tempfile
+    >>> import sake_jax as sj
+    >>> from sake_jax.conversion import save
+    >>> lm = sj.load("tinystories")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = save(lm.config, lm.params, folder)
+    ...     sj.load(folder).config == lm.config
+    True
+
+    Args:
+      config: the model's.
+      params: its parameters.
+      folder: a new or empty one.
+      dtype: "float32", "float16" or "bfloat16"; rotary frequencies and the like stay as they are.
+    """
+    kind = DTYPES[one_of("dtype", dtype, DTYPES)]
+    family, exact = families.family(config.family), network.exact_params(config.network)
+    leaves = jax.device_get(network.flatten_params(params))
+    cast = {path: leaf if path in exact else leaf.astype(kind) for path, leaf in leaves.items()}
+    files = write(config, Held(cast), max(family.prefixes, key=len), Path(folder))
+    described = family.describe(config) | {"torch_dtype": dtype}
+    (Path(folder) / CONFIG).write_text(json.dumps(described, indent=1))
     return files
 
 
@@ -53,9 +89,11 @@ def write(
         tensors = {entry.source: _tensor(weights, entry) for entry in shard}
         _save(tensors, folder / name)
     if len(shards) > 1:
-        home = {e.source: name for name, shard in zip(names, shards, strict=True) for e in shard}
+        files_of = {
+            e.source: name for name, shard in zip(names, shards, strict=True) for e in shard
+        }
         total = sum(_nbytes(weights, entry) for entry in entries)
-        index = {"metadata": {"total_size": total}, "weight_map": home}
+        index = {"metadata": {"total_size": total}, "weight_map": files_of}
         (folder / INDEX_FILE).write_text(json.dumps(index, indent=1))
     return [folder / name for name in names]
 
@@ -90,5 +128,6 @@ def _shards(weights: Weights, entries: list[Entry], limit: int) -> Iterator[list
 
 
 def _tensor(weights: Weights, entry: Entry) -> np.ndarray:
-    found = part(weights, entry.target, entry.index)
-    return np.asarray(np.swapaxes(found, -1, -2) if entry.transposed else found, order="C")
+    tensor = part(weights, entry.target, entry.index)
+    # safetensors writes an array's memory as it lies there: a transposed view would come out wrong.
+    return np.asarray(np.swapaxes(tensor, -1, -2) if entry.transposed else tensor, order="C")

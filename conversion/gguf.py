@@ -84,11 +84,11 @@ def config(reader: Any) -> dict[str, Any]:
         return reader.fields[key].contents() if key in reader.fields else default
 
     def number(key: str, default: Any = None) -> Any:
-        found = value(f"{ARCHITECTURE}.{key}", default)
+        given = value(f"{ARCHITECTURE}.{key}", default)
         rule = f"{ARCHITECTURE}.{key} in the GGUF file must be a number"
-        require(isinstance(found, int | float), rule, found, "this variant is not supported")
+        require(isinstance(given, int | float), rule, given, "this variant is not supported")
         # GGUF keeps float32, where 1e-05 is 9.999999747378752e-06 to Python.
-        return float(str(np.float32(found))) if isinstance(found, float) else found
+        return float(str(np.float32(given))) if isinstance(given, float) else given
 
     rule = f"the GGUF file's architecture must be {ARCHITECTURE!r}"
     remedy = "load other models from their Hugging Face folders"
@@ -101,7 +101,7 @@ def config(reader: Any) -> dict[str, Any]:
     rotated = number("rope.dimension_count", head_dim)
     rule = f"all {head_dim} features of a head must be rotated"
     require(rotated == head_dim, rule, rotated, "this variant is not supported")
-    found = {
+    described = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "vocab_size": int(tensors[EMBEDDING].shape[-1]),
@@ -123,7 +123,7 @@ def config(reader: Any) -> dict[str, Any]:
     scaling = value(f"{ARCHITECTURE}.rope.scaling.type", "none")
     if FREQUENCIES in tensors and not np.all(tensors[FREQUENCIES].data == 1):
         scaling = "llama3"  # its factors; the tensor itself is never a parameter
-    return found if scaling == "none" else found | {"rope_scaling": {"rope_type": scaling}}
+    return described if scaling == "none" else described | {"rope_scaling": {"rope_type": scaling}}
 
 
 def _rows(count: int, heads: int) -> np.ndarray:

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from sake_jax import text
 from sake_jax.checks import one_of, require
+from sake_jax.conversion.catalog import locate
 from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
 from sake_jax.conversion.source import Index
 from sake_jax.conversion.weights import Cast, Weights, extent, full
@@ -40,9 +39,9 @@ def load(
       path_or_name: "tinystories", the model in the box; a Hugging Face folder, a checkpoint
         converted by `sake-jax convert`, or a GGUF file; or a name on the hub such as
         "GSAI-ML/LLaDA-8B-Instruct" when online.
-      mesh: from `sake_jax.mesh`, or "auto" for one over all devices, see
-        `sake_jax.models.choose`, or in a run of several processes one over the devices of each if
-        the model fits these; the default device by default. Its `tensor` axis must divide
+      mesh: from `sake_jax.mesh`, or "auto" for one over all devices, or in a run of several
+        processes over the devices of each if the model fits these (see
+        `sake_jax.models.choose_mesh`); the default device by default. Its `tensor` axis must divide
         the query heads. Fewer key heads are computed on every device, and the vocabulary's tables
         get rows of zeros at their end, so that they divide.
       dtype: "float32", "bfloat16", or "int8" for quantised kernels; by default as stored.
@@ -53,15 +52,22 @@ def load(
     rule, remedy = "models do not compute in float16", "load as float32 or bfloat16"
     require(dtype not in ("float16", jnp.float16), rule, dtype, remedy)
     checkpoint = widened(in_dtype(open_checkpoint(locate(path_or_name)), dtype))
-    checkpoint = dataclasses.replace(checkpoint, config=attending(checkpoint.config, attention))
+    checkpoint = dataclasses.replace(
+        checkpoint, config=with_attention(checkpoint.config, attention)
+    )
     if isinstance(mesh, str):
         one_of("mesh", mesh, ("auto",))
         mesh = make_mesh(**fitting(checkpoint))
     return LanguageModel(checkpoint.config, parameters(checkpoint, mesh), checkpoint.folder)
 
 
-def attending(config: ModelConfig, attention: str) -> ModelConfig:
-    """The same model with another attention."""
+def with_attention(config: ModelConfig, attention: str) -> ModelConfig:
+    """The same model with another attention, "plain" or "splash"; see `load`.
+
+    >>> from sake_jax.conversion import model_config, with_attention
+    >>> with_attention(model_config("llada-8b"), "splash").network.attention
+    'splash'
+    """
     if attention == config.network.attention:
         return config
     rule, remedy = "attention is a choice of transformers", "leave it out for the DiT families"
@@ -78,10 +84,10 @@ def fitting(checkpoint: Checkpoint) -> dict[str, int]:
     }
     if several_processes():
         try:
-            return fit.choose(checkpoint.config.network, jax.local_device_count(), **options)
+            return fit.choose_mesh(checkpoint.config.network, jax.local_device_count(), **options)
         except ValueError:  # too large for one process
             pass
-    return fit.choose(checkpoint.config.network, **options)
+    return fit.choose_mesh(checkpoint.config.network, **options)
 
 
 def widened(checkpoint: Checkpoint) -> Checkpoint:
@@ -96,7 +102,7 @@ def widened(checkpoint: Checkpoint) -> Checkpoint:
 def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
     """A checkpoint's parameters on their devices, one after the other."""
     config, weights = checkpoint.config.network, checkpoint.weights
-    axes, sizes = network.axes(config), dict(mesh.shape) if mesh else {}
+    axes, sizes = network.param_axes(config), dict(mesh.shape) if mesh else {}
     fit.require_heads(config, sizes)
 
     def array(path: str, leaf: jax.ShapeDtypeStruct) -> jax.Array:
@@ -104,11 +110,11 @@ def parameters(checkpoint: Checkpoint, mesh: Mesh | None = None) -> Any:
             return jnp.asarray(weights.read(path, ()))
         shape = padded(leaf.shape, axes[path], sizes)
         placed = sharding(mesh, shape, axes[path])
-        here: list[Any] = list(placed.addressable_devices_indices_map(shape).values())
-        read = reader(weights, path, shape, here)
+        local: list[Any] = list(placed.addressable_devices_indices_map(shape).values())
+        read = reader(weights, path, shape, local)
         return jax.make_array_from_callback(shape, placed, read, dtype=leaf.dtype)
 
-    return network.nested({path: array(path, leaf) for path, leaf in weights.leaves.items()})
+    return network.nest_params({path: array(path, leaf) for path, leaf in weights.leaves.items()})
 
 
 def reader(
@@ -120,18 +126,18 @@ def reader(
     """
     leaf, box, seen = weights.leaves[path], _box(shape, parts), {}
 
-    def found(index: Index) -> np.ndarray:
+    def padded_with_zeros(index: Index) -> np.ndarray:
         inside = full(leaf.shape, index)
-        there, wanted = extent(inside), extent(index)
-        read = weights.read(path, inside) if 0 not in there else np.zeros(there, leaf.dtype)
-        beyond = [(0, all_ - some) for all_, some in zip(wanted, there, strict=True)]
-        return read if wanted == there else np.pad(read, beyond)
+        stored, wanted = extent(inside), extent(index)
+        read = weights.read(path, inside) if 0 not in stored else np.zeros(stored, leaf.dtype)
+        beyond = [(0, all_ - some) for all_, some in zip(wanted, stored, strict=True)]
+        return read if wanted == stored else np.pad(read, beyond)
 
     def read(index: Index) -> np.ndarray:
         index = full(shape, index)
         outer = index if box is None else box
-        if str(outer) not in seen:
-            seen[str(outer)] = found(outer)
+        if str(outer) not in seen:  # slices cannot be keys; devices often ask for the same one
+            seen[str(outer)] = padded_with_zeros(outer)
         bounds = zip(index, outer, strict=True)
         own = tuple(slice(i.start - o.start, i.stop - o.start) for i, o in bounds)
         return seen[str(outer)][(*own, ...)]  # an array also of a scalar
@@ -148,31 +154,3 @@ def _box(shape: tuple[int, ...], parts: Sequence[Index]) -> Index | None:
     box = tuple(slice(min(s.start for s in side), max(s.stop for s in side)) for side in sides)
     filled = sum(math.prod(extent(part)) for part in distinct)
     return box if filled == math.prod(extent(box)) else None
-
-
-def built_in() -> dict[str, Path]:
-    """Folders of the models that come with the package, by name."""
-    place = Path(str(resources.files("sake_jax"))) / "assets"
-    return {file.parent.name: file.parent for file in sorted(place.glob("*/config.json"))}
-
-
-def locate(path_or_name: str | Path) -> Path:
-    """The folder of a model; a hub name is downloaded, without any of its code."""
-    path = Path(path_or_name).expanduser()
-    name, own = str(path_or_name), built_in()
-    if name in own:
-        return own[name]
-    if path.exists():
-        return path
-    rule = (
-        f"the model must be {' or '.join(own)}, a folder that exists, or a hub name 'owner/model'"
-    )
-    require(name.count("/") == 1 and not name.startswith((".", "/", "~")), rule, name, "check it")
-    from huggingface_hub import snapshot_download
-
-    try:
-        wanted = ["config.json", "*.safetensors", "*.safetensors.index.json", *text.FILES]
-        return Path(snapshot_download(name, allow_patterns=wanted))
-    except Exception as error:  # network, permission, or no such name: the library has many
-        remedy = "check the name and the network, or download the folder and pass its path"
-        raise ValueError(f"{rule}, got {name!r} ({error}); {remedy}.") from error

@@ -45,24 +45,26 @@ class Manifest:
 
     @staticmethod
     def read(folder: Path) -> "Manifest":
+        """The manifest of a folder, which must be one of ours and whole."""
         try:
-            found = json.loads((folder / FILE).read_text())
+            stored = json.loads((folder / FILE).read_text())
             rule = f"{FILE} must have format {FORMAT}"
             remedy = "convert the checkpoint again with this version"
-            require(found.get("format") == FORMAT, rule, found.get("format"), remedy)
-            return Manifest(**found)
+            require(stored.get("format") == FORMAT, rule, stored.get("format"), remedy)
+            return Manifest(**stored)
         except (json.JSONDecodeError, TypeError, AttributeError) as error:
             remedy = "convert the checkpoint again"
             raise ValueError(f"{folder / FILE} is damaged ({error}); {remedy}.") from error
 
     def write(self, folder: Path) -> None:
+        """Into a folder, in one go: a file cut short would pass for a complete conversion."""
         partial = folder / (FILE + ".partial")
         partial.write_text(json.dumps(dataclasses.asdict(self), indent=1))
         partial.rename(folder / FILE)
 
 
-class Journal:
-    """What an unfinished conversion has written so far, one line per array."""
+class UnfinishedConversion:
+    """What a conversion has written so far: its job, then one line for every batch of arrays."""
 
     def __init__(self, path: Path, job: dict[str, Any]):
         """`job` says what is converted and how; a journal of another job is refused."""
@@ -88,6 +90,7 @@ class Journal:
         self._append([batch])
 
     def _append(self, lines: list[Any]) -> None:
+        # Past the operating system's own buffers: a line must not claim what a power cut takes.
         with self.path.open("a") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
             file.flush()
@@ -121,11 +124,11 @@ class FileHashes:
         }
 
     def _one(self, path: Path) -> str:
-        found = hashlib.sha256()
+        hashed = hashlib.sha256()
         with path.open("rb") as file:
             while (block := file.read(2**22)) and not self._given_up.is_set():
-                found.update(block)
-        return found.hexdigest()
+                hashed.update(block)
+        return hashed.hexdigest()
 
 
 def describe(array: np.ndarray) -> dict[str, Any]:

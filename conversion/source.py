@@ -23,6 +23,7 @@ DTYPES: Mapping[str, Any] = {
 """What weights may be stored as."""
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+CONFIG = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
 WEIGHTS = "weights"
 """The orbax checkpoint inside a converted one."""
@@ -56,15 +57,15 @@ class Safetensors:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, np.dtype] = {}
         self._parts: dict[str, Any] = {}
-        home: dict[str, str] = {}
+        file_of: dict[str, str] = {}
         for name, file in self.files.items():
             handle = _open(file)
             for tensor in handle.keys():  # noqa: SIM118, it is not a dictionary
                 rule, remedy = "every tensor must be in one file only", "remove the stale shard"
-                require(tensor not in home, rule, (tensor, home.get(tensor), name), remedy)
-                home[tensor] = name
+                require(tensor not in file_of, rule, (tensor, file_of.get(tensor), name), remedy)
+                file_of[tensor] = name
                 self._add(tensor, handle.get_slice(tensor))
-        _check_index(folder, home)
+        _check_index(folder, file_of)
 
     def _add(self, tensor: str, part: Any) -> None:
         kind = part.get_dtype()
@@ -92,12 +93,12 @@ def _weight_files(folder: Path) -> list[str]:
     """Names of a folder's safetensors files, or a reason why there are none."""
     if (folder / INDEX_FILE).is_file():
         return sorted(set(_index(folder).values()))
-    found = sorted(file.name for file in folder.glob("*.safetensors"))
+    files = sorted(file.name for file in folder.glob("*.safetensors"))
     pickles = [file.name for kind in PICKLES for file in folder.glob(kind)]
     rule = f"{folder} must hold model.safetensors, or shards with {INDEX_FILE}"
     remedy = "check the path; pickles are never opened, as they can run code: save as safetensors"
-    require(len(found) == 1, rule, found + pickles or "no weights", remedy)
-    return found
+    require(len(files) == 1, rule, files + pickles or "no weights", remedy)
+    return files
 
 
 def _index(folder: Path) -> dict[str, str]:
@@ -111,19 +112,28 @@ def _index(folder: Path) -> dict[str, str]:
 def read_object(file: Path) -> dict[str, Any]:
     """A JSON file that holds an object."""
     try:
-        found = json.loads(file.read_text())
+        content = json.loads(file.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} must be JSON, got {error}; download it again.") from error
-    require(isinstance(found, dict), f"{file} must hold an object", found, "download it again")
-    return found
+    require(isinstance(content, dict), f"{file} must hold an object", content, "download it again")
+    return content
 
 
-def _check_index(folder: Path, home: Mapping[str, str]) -> None:
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a folder."""
+    file = folder / CONFIG
+    rule, remedy = f"{folder} must hold {CONFIG}", "is it a model's folder?"
+    require(file.is_file(), rule, sorted(p.name for p in folder.iterdir())[:8], remedy)
+    return read_object(file)
+
+
+def _check_index(folder: Path, file_of: Mapping[str, str]) -> None:
     """The index of shards and the shards themselves must agree on every tensor."""
     if not (folder / INDEX_FILE).is_file():
         return
     index = _index(folder)
-    wrong = sorted(name for name in index.keys() | home.keys() if index.get(name) != home.get(name))
+    names = index.keys() | file_of.keys()
+    wrong = sorted(name for name in names if index.get(name) != file_of.get(name))
     rule = f"{INDEX_FILE} and the shards must name the same tensors"
     require(not wrong, rule, wrong[:8], "download the checkpoint again")
 
@@ -137,6 +147,7 @@ class Orbax:
         self.shapes = {name: tuple(unit["shape"]) for name, unit in units.items()}
         self.dtypes = {name: np.dtype(unit["dtype"]) for name, unit in units.items()}
         self._base = (folder / WEIGHTS / "state").resolve().as_uri() + "/"
+        # No cache: every slice is read once, and a cache would hold the model a second time.
         self._context = tensorstore.Context({"cache_pool": {"total_bytes_limit": 0}})
 
     def read(self, name: str, index: Index) -> np.ndarray:

@@ -35,15 +35,21 @@ class Unit:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def units(checkpoint: Checkpoint) -> list[Unit]:
-    """What will be written, in order."""
-    found = leaves(checkpoint.config)
+def list_units(checkpoint: Checkpoint) -> list[Unit]:
+    """The arrays that a conversion writes, in order.
+
+    >>> from sake_jax.conversion import list_units, locate, open_checkpoint
+    >>> units = list_units(open_checkpoint(locate("tinystories")))
+    >>> units[0].name, units[0].shape
+    ('blocks.0.attention.key.kernel', (256, 256))
+    """
+    expected = leaves(checkpoint.config)
     kinds = {path: np.dtype(leaf.dtype) for path, leaf in checkpoint.weights.leaves.items()}
 
     def unit(entry: Entry) -> Unit:
         return Unit(entry.source, entry.target, entry.index, entry.shape, kinds[entry.target])
 
-    return [unit(entry) for entry in expand(map(unit_rule, found), found)]
+    return [unit(entry) for entry in expand(map(unit_rule, expected), expected)]
 
 
 def batches(wanted: list[Unit]) -> Iterator[list[Unit]]:

@@ -14,9 +14,15 @@ from orbax.checkpoint import v1 as orbax
 from sake_jax.checks import require
 from sake_jax.conversion.checkpoint import Checkpoint, copy_description, in_dtype, open_checkpoint
 from sake_jax.conversion.manifest import FILE as MANIFEST
-from sake_jax.conversion.manifest import JOURNAL, FileHashes, Journal, Manifest, describe
+from sake_jax.conversion.manifest import (
+    JOURNAL,
+    FileHashes,
+    Manifest,
+    UnfinishedConversion,
+    describe,
+)
 from sake_jax.conversion.source import WEIGHTS
-from sake_jax.conversion.units import Unit, batches, part_of_each, units, whole
+from sake_jax.conversion.units import Unit, batches, list_units, part_of_each, whole
 from sake_jax.models import network
 from sake_jax.sharding import (
     RULES,
@@ -61,21 +67,21 @@ def convert(
     folder = Path(destination)
     broadcast_from_leader(lambda: require_free(folder))
     checkpoint = in_dtype(open_checkpoint(Path(source)), dtype)
-    runs = list(batches(units(checkpoint)))
+    runs = list(batches(list_units(checkpoint)))
     journal = broadcast_from_leader(lambda: _begin(folder, _job(checkpoint, runs, mesh)))
     _require_shared(folder, checkpoint)
     with FileHashes({} if several_processes() else checkpoint.source.files) as hashes:
         finish = _nothing
         for batch in runs:
+            # A batch is in the journal whole or not at all; a cut one is written again.
             fresh = not all(unit.name in journal.done for unit in batch)
             arrays = {u.name: _read(checkpoint, u, mesh) for u in batch} if fresh else {}
             finish()  # the batch before this one was written while this one was read
             chunks = _chunks(checkpoint, batch, mesh)
             wait = _save(folder / WEIGHTS, arrays, chunks, journal) if fresh else _nothing
             finish = functools.partial(_report, wait, batch, on_unit)
-            if (
-                several_processes()
-            ):  # orbax's thread and this one must not speak to the others at once
+            if several_processes():
+                # orbax's thread and this one must not speak to the other processes at once.
                 finish()
                 finish = _nothing
         finish()
@@ -90,18 +96,21 @@ def _read(checkpoint: Checkpoint, unit: Unit, mesh: Mapping[str, int] | None) ->
     """A unit; of several processes, each reads a part of it, as devices will."""
     if not several_processes():
         return whole(checkpoint.weights, unit)
-    names = network.axes(checkpoint.config.network)[unit.target][len(unit.index) :]
+    names = network.param_axes(checkpoint.config.network)[unit.target][len(unit.index) :]
     split = [RULES.get(name or "") in (mesh or ("tensor",)) for name in names]
     return part_of_each(checkpoint.weights, unit, np.flatnonzero(split).tolist())
 
 
-def _begin(folder: Path, job: dict[str, Any]) -> Journal:
+def _begin(folder: Path, job: dict[str, Any]) -> UnfinishedConversion:
     folder.mkdir(parents=True, exist_ok=True)
-    return Journal(folder / JOURNAL, job)
+    return UnfinishedConversion(folder / JOURNAL, job)
 
 
-def _end(checkpoint: Checkpoint, folder: Path, files: dict[str, Any], journal: Journal) -> Manifest:
+def _end(
+    checkpoint: Checkpoint, folder: Path, files: dict[str, Any], journal: UnfinishedConversion
+) -> Manifest:
     copy_description(checkpoint, folder)
+    # The manifest last, since a folder with one counts as complete; then the journal may go.
     manifest = Manifest(
         family=checkpoint.config.family,
         quantized=checkpoint.config.network.quantized,
@@ -124,17 +133,22 @@ def _require_shared(folder: Path, checkpoint: Checkpoint) -> None:
     ]
     rule = "all processes must see the destination, a folder that they share"
     require(not blind, rule, f"no {folder} in processes {blind}", "put it on a shared disk")
-    wide = [p for p, leaf in checkpoint.weights.leaves.items() if leaf.dtype == np.float64]
+    double = [p for p, leaf in checkpoint.weights.leaves.items() if leaf.dtype == np.float64]
     rule = "several processes convert what a device can hold"
-    require(not wide, rule, f"float64 in {wide[:3]}", "pass dtype='float32'")
+    require(not double, rule, f"float64 in {double[:3]}", "pass dtype='float32'")
 
 
 def require_free(folder: Path) -> None:
-    """Refuses to write where something else is; an unfinished conversion is no obstacle."""
-    there = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
-    free = not folder.exists() or not there or (JOURNAL in there and MANIFEST not in there)
+    """Refuses a folder for a conversion where something else is; an unfinished one may go on.
+
+    >>> from pathlib import Path
+    >>> from sake_jax.conversion import require_free
+    >>> require_free(Path("a new folder"))
+    """
+    files = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
+    free = not folder.exists() or not files or (JOURNAL in files and MANIFEST not in files)
     rule = "destination must be a new folder, or one that an unfinished conversion left"
-    require(free, rule, f"{folder} with {there[:4]}", "remove it or choose another")
+    require(free, rule, f"{folder} with {files[:4]}", "remove it or choose another")
 
 
 def _job(
@@ -161,7 +175,10 @@ def _report(wait: Callable[[], None], batch: list[Unit], on_unit: Callable[[Unit
 
 
 def _save(
-    path: Path, arrays: Mapping[str, np.ndarray], chunks: Mapping[str, Any], journal: Journal
+    path: Path,
+    arrays: Mapping[str, np.ndarray],
+    chunks: Mapping[str, Any],
+    journal: UnfinishedConversion,
 ) -> Callable[[], None]:
     """Starts to write a batch; call what it returns to wait for the end and record it."""
     context = orbax.Context()
@@ -170,12 +187,12 @@ def _save(
     context.memory.deepcopy_host_arrays = False  # nobody changes them
     writing = None
     held = {name: to_host(array) for name, array in arrays.items()}
-    with context, _perhaps_there():
+    with context, _accept_already_saved():
         writing = orbax.partial.save_async(str(path.resolve()), dict(arrays))
     batch = {name: describe(array) for name, array in held.items()} if is_leader() else {}
 
     def wait() -> None:
-        with _perhaps_there():
+        with _accept_already_saved():
             if writing is not None:
                 writing.result()
         if is_leader():
@@ -185,7 +202,7 @@ def _save(
 
 
 @contextlib.contextmanager
-def _perhaps_there() -> Iterator[None]:
+def _accept_already_saved() -> Iterator[None]:
     """A batch saved just before a kill, and not yet in the journal, is there, whole."""
     try:
         yield
@@ -199,7 +216,7 @@ def _chunks(
 ) -> dict[str, Any]:
     """How finely each array is cut on disk: a chunk is at most a shard, so little is read twice."""
     options = orbax.options.ArrayOptions.Saving.StorageOptions
-    axes = network.axes(checkpoint.config.network)
+    axes = network.param_axes(checkpoint.config.network)
 
     def size(unit: Unit) -> int:
         names = axes[unit.target][len(unit.index) :]

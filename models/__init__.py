@@ -6,9 +6,24 @@ a nested dictionary of arrays. Layers are stacked on a leading axis and scanned.
 
 from sake_jax.models.config import DiTConfig as DiTConfig
 from sake_jax.models.config import ModelConfig as ModelConfig
+from sake_jax.models.config import NetworkConfig as NetworkConfig
 from sake_jax.models.config import TransformerConfig as TransformerConfig
 from sake_jax.models.denoiser import NetworkDenoiser as NetworkDenoiser
-from sake_jax.models.fit import choose as choose
+from sake_jax.models.denoiser import aligned_features as aligned_features
+from sake_jax.models.denoiser import total_noise as total_noise
+from sake_jax.models.fit import bytes_per_device as bytes_per_device
+from sake_jax.models.fit import choose_mesh as choose_mesh
+from sake_jax.models.fit import mesh_splits as mesh_splits
+from sake_jax.models.fit import require_heads as require_heads
+from sake_jax.models.inputs import NetworkInput as NetworkInput
+from sake_jax.models.inputs import NetworkOutput as NetworkOutput
+from sake_jax.models.inputs import network_input as network_input
 from sake_jax.models.language import LanguageModel as LanguageModel
+from sake_jax.models.language import in_chunks as in_chunks
 from sake_jax.models.network import abstract as abstract
+from sake_jax.models.network import exact_params as exact_params
+from sake_jax.models.network import flatten_params as flatten_params
+from sake_jax.models.network import forward as forward
 from sake_jax.models.network import init as init
+from sake_jax.models.network import nest_params as nest_params
+from sake_jax.models.network import param_axes as param_axes

@@ -1,4 +1,4 @@
-"""Attention for the rows in work, with keys and values of the others from memory."""
+"""Attention of the computed columns, with keys and values of the others from a cache."""
 
 from typing import Any
 
@@ -19,51 +19,52 @@ HEADS: Axes = ("batch", None, "heads")
 KEY_HEADS: Axes = ("batch", None, "kv_heads")
 
 
-class Sight(Node):
-    """Where the T rows in work stand among the columns, and which P of those are looked at."""
+class AttentionInput(Node):
+    """Where the T queries stand among the L columns, and which P of the columns are keys."""
 
-    turns: Leaf
-    """(2, B, P, head_dim / 2) cosines and sines of the columns' rotary angles, or None."""
-    allowed: Leaf
-    """(B, T, P) which columns each row may look at."""
-    start: Leaf
-    """() the column of the first row in work."""
-    first: Leaf
-    """() the first of the P columns."""
+    rotary: Leaf
+    """(2, B, P, head_dim / 2) cosines and sines of the keys' rotary angles, or None."""
+    visible: Leaf
+    """(B, T, P) which keys each query looks at."""
+    query_start: Leaf
+    """() the column of the first query."""
+    key_start: Leaf
+    """() the column of the first key."""
 
 
-class Memory(Node):
-    """Keys, before rotary, and values of all layers and columns: (N, B, L, K, head_dim).
+class KVCache(Node):
+    """Keys and values of all layers and columns: (N, B, L, K, head_dim) each.
 
-    Without rotary: positions are applied when keys are used.
+    Keys are kept without rotary positions, which are applied when they are used: the positions of
+    a canvas may then be counted anew without computing anything again.
     """
 
     keys: Leaf
     values: Leaf
 
-    def read(self, layer: Array, first: Array, columns: int) -> tuple[Array, Array]:
+    def read(self, layer: Array, start: Array, columns: int) -> tuple[Array, Array]:
         """One layer's keys and values of some columns."""
         _, batch, _, heads, width = self.keys.shape
-        at, size = (layer, 0, first, 0, 0), (1, batch, columns, heads, width)
+        at, size = (layer, 0, start, 0, 0), (1, batch, columns, heads, width)
         part = jax.lax.dynamic_slice
         return part(self.keys, at, size)[0], part(self.values, at, size)[0]
 
-    def write(self, layer: Array, start: Array, keys: Array, values: Array) -> "Memory":
-        """One layer's rows in work, in place of what stood there."""
+    def write(self, layer: Array, start: Array, keys: Array, values: Array) -> "KVCache":
+        """The same with one layer's computed columns in place of what stood there."""
         at = (layer, 0, start, 0, 0)
         update = jax.lax.dynamic_update_slice
-        return Memory(
+        return KVCache(
             update(self.keys, keys[None].astype(self.keys.dtype), at),
             update(self.values, values[None].astype(self.values.dtype), at),
         ).spread()
 
-    def spread(self, like: Any = None) -> "Memory":
+    def spread(self, like: Any = None) -> "KVCache":
         """The same, split over a mesh as keys are."""
         axes = ("layers", *KEY_HEADS)
-        return Memory(constrain(self.keys, axes, like), constrain(self.values, axes, like))
+        return KVCache(constrain(self.keys, axes, like), constrain(self.values, axes, like))
 
 
-def rotary_turns(positions: Array, frequencies: Array) -> Array:
+def rotary_angles(positions: Array, frequencies: Array) -> Array:
     """(2, B, L, head_dim / 2) cosine and sine of position times frequency."""
     # A broadcast, not an einsum: matrix units would round positions to bfloat16.
     angles = positions.astype(jnp.float32)[:, :, None] * precise(frequencies)[None, None, :]
@@ -76,10 +77,10 @@ def frequencies(theta: float, head_dim: int) -> Array:
     return theta ** (-jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
 
 
-def rotate(x: Array, turns: Array) -> Array:
+def rotate(x: Array, angles: Array) -> Array:
     """Turns the halves of every head against each other, in float32 (not interleaved)."""
     left, right = jnp.split(precise(x), 2, axis=-1)
-    cos, sin = turns[:, :, :, None, :]
+    cos, sin = angles[:, :, :, None, :]
     return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], -1).astype(x.dtype)
 
 
@@ -104,7 +105,7 @@ class Attention(nnx.Module):
             self.key_norm = RMSNorm(c.head_dim, c.eps, axis=None)
 
     def project(self, x: Array) -> tuple[Array, Array, Array]:
-        """Queries, keys and values of the rows in work, split into heads."""
+        """Queries, keys and values of the computed columns, split into heads."""
         if hasattr(self, "qkv"):
             width = self.heads * self.head_dim
             ends = (width, width + self.key_heads * self.head_dim)
@@ -119,33 +120,36 @@ class Attention(nnx.Module):
             q, k = self.query_norm(q), self.key_norm(k)
         return q, k, v
 
-    def __call__(self, x: Array, sight: Sight, memory: Memory | None, layer: Array):
-        """(B, T, D) in and out, and the memory with this layer's rows written."""
+    def __call__(
+        self, x: Array, inputs: AttentionInput, cache: KVCache | None, layer: Array
+    ) -> tuple[Array, KVCache | None]:
+        """(B, T, D) in and out, and the cache with this layer's computed columns written."""
         q, k, v = self.project(x)
-        if memory is not None:
-            memory = memory.write(layer, sight.start, k, v)
-            kept = memory.read(layer, sight.first, sight.allowed.shape[-1])
-            k, v = (part.astype(q.dtype) for part in kept)
-        if sight.turns is not None:
-            at = sight.start - sight.first
-            own = jax.lax.dynamic_slice_in_dim(sight.turns, at, x.shape[1], axis=2)
-            q, k = rotate(q, own), rotate(k, sight.turns)
-        mixed = constrain(self.mixed(q, k, v, sight.allowed), HEADS)
-        return self.out(mixed.reshape(*x.shape[:2], -1)), memory
+        if cache is not None:
+            # Written first and read after: the queries see their own new keys among the old ones.
+            cache = cache.write(layer, inputs.query_start, k, v)
+            stored = cache.read(layer, inputs.key_start, inputs.visible.shape[-1])
+            k, v = (part.astype(q.dtype) for part in stored)
+        if inputs.rotary is not None:
+            at = inputs.query_start - inputs.key_start
+            own = jax.lax.dynamic_slice_in_dim(inputs.rotary, at, x.shape[1], axis=2)
+            q, k = rotate(q, own), rotate(k, inputs.rotary)
+        mixed = constrain(self.mixed(q, k, v, inputs.visible), HEADS)
+        return self.out(mixed.reshape(*x.shape[:2], -1)), cache
 
-    def mixed(self, q: Array, k: Array, v: Array, allowed: Array) -> Array:
-        """(B, T, H, head_dim) values of the allowed columns, by how alike keys and queries are."""
+    def mixed(self, q: Array, k: Array, v: Array, visible: Array) -> Array:
+        """(B, T, H, head_dim) values of the visible keys, by how alike keys and queries are."""
         if self.kernel == "splash":
-            attend = allowed[:, 0]  # every row looks at the same ones
+            attend = visible[:, 0]  # every query looks at the same keys
             return jax.lax.platform_dependent(q, k, v, attend, tpu=splash, default=_plain)
-        return plain(q, k, v, allowed)
+        return plain(q, k, v, visible)
 
 
-def plain(q: Array, k: Array, v: Array, allowed: Array) -> Array:
-    """Attention as the compiler makes it; `allowed` is (B, T, P)."""
+def plain(q: Array, k: Array, v: Array, visible: Array) -> Array:
+    """Attention as the compiler makes it; `visible` is (B, T, P)."""
     # JAX's own code promotes bfloat16, which a user's strict mode would refuse.
     with jax.numpy_dtype_promotion("standard"):
-        return jax.nn.dot_product_attention(q, k, v, mask=allowed[:, None])
+        return jax.nn.dot_product_attention(q, k, v, mask=visible[:, None])
 
 
 def _plain(q: Array, k: Array, v: Array, attend: Array) -> Array:

@@ -5,6 +5,8 @@ from typing import ClassVar, TypeAlias
 
 from sake_jax.checks import one_of, require
 
+SAMPLERS = ("masked", "ancestral", "block")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape:
@@ -124,9 +126,19 @@ NetworkConfig: TypeAlias = TransformerConfig | DiTConfig
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """A network and the token ids its family gives a meaning to."""
+    """A network, the token ids its family gives a meaning to, and the family's facts.
+
+    `sake_jax.conversion.family(name).model(network, ...)` makes one with its family's facts.
+
+    >>> from sake_jax.conversion import model_config
+    >>> config = model_config("mdlm-owt")
+    >>> config.sampler, config.predicts_mask, config.network.V
+    ('ancestral', False, 50258)
+    """
 
     family: str
+    """Its name: for people, and to find the rules of its checkpoints. Nothing else is decided
+    by it, the fields below say what has to be known."""
     network: NetworkConfig
     mask_id: int | None = None
     """The token that stands for noise; None for families without one."""
@@ -135,8 +147,17 @@ class ModelConfig:
     eos_id: int | None = None
     positions: str = "columns"
     """"columns" counts from the canvas' left edge, "tokens" from the first attended token."""
+    sampler: str = "masked"
+    """What it is usually drawn with: "masked", "ancestral" or "block", see `sake_jax.samplers`."""
+    predicts_mask: bool = True
+    """Whether the mask token is a candidate like any other where the likelihood of a text is
+    computed. LLaDA's and Dream's references leave it a chance; MDLM and BD3LM never predict it."""
+    tokenizer_class: str | None = None
+    """The class of transformers that stands in where a checkpoint names a tokenizer class that
+    comes as code beside it, which is never run."""
 
     def __post_init__(self):
+        one_of("sampler", self.sampler, SAMPLERS)
         one_of("positions", self.positions, ("columns", "tokens"))
         inside = self.mask_id is None or 0 <= self.mask_id < self.network.V
         rule = f"mask_id must lie inside the vocabulary of {self.network.V}"

@@ -11,9 +11,9 @@ from jax import Array
 from sake_jax.checks import require
 from sake_jax.core import Reread, Tables, View
 from sake_jax.models import network
-from sake_jax.models.attention import Memory
+from sake_jax.models.attention import KVCache
 from sake_jax.models.config import NetworkConfig
-from sake_jax.models.page import Page, Work, whole
+from sake_jax.models.inputs import NetworkInput
 from sake_jax.node import Node
 from sake_jax.precision import product
 from sake_jax.sharding import HIDDEN, LOGITS, constrain
@@ -31,8 +31,8 @@ def total_noise(time: Array) -> Array:
 class Cache(Node):
     """What a denoiser keeps between steps."""
 
-    memory: Any
-    """A `Memory`."""
+    kv: Any
+    """A `KVCache`."""
     features: Leaf
     """(B, L, D) the last features of all columns, so that guidance sees the whole canvas while
     only the window is recomputed. Not shifted."""
@@ -51,7 +51,7 @@ class NetworkDenoiser(Node):
 
     def prepare(self, params: Params) -> Params:
         """The parameters as a loop over `read` wants them."""
-        return network.apart(params)
+        return network.split_layers(params)
 
     def read(self, params: Params, view: View, cache: Any) -> tuple[Features, Any]:
         """Features of all columns, aligned with the token they predict.
@@ -63,7 +63,7 @@ class NetworkDenoiser(Node):
         rule = f"block diffusion must start at a multiple of its block of {size} columns"
         fits = not size or begins % size == 0
         require(fits, rule, begins, f"make the canvas with align={size}")
-        page = Page(
+        inputs = NetworkInput(
             tokens=view.tokens,
             positions=view.positions,
             attend=view.attend,
@@ -71,17 +71,17 @@ class NetworkDenoiser(Node):
             cond=view.cond if self.config.classes else None,
         )
         if cache is None:
-            return self.align(network.apply(self.config, params, page, whole(page)).features), None
+            return aligned_features(self.config, params, inputs), None
 
         def reread(span: tuple[int, int] | None, cache: Cache) -> Cache:
             if span is None:
-                return self._update(params, page, whole(page, cache.memory), cache)
-            columns = page.tokens.shape[1]
+                return self._update(params, inputs, cache)
+            columns = inputs.tokens.shape[1]
             # A shifted network predicts the span's first token one column earlier.
             before = span[0] + int(self.shifted)
             width = min(before + span[1], columns)
             start = jnp.clip(view.window_start - before, 0, columns - width)
-            return self._update(params, page, Work(start, cache.memory, width=width), cache)
+            return self._update(params, inputs.replace(start=start, width=width), cache)
 
         # A branch for each span: the compiler must know how many columns are recomputed.
         chosen = view.reread or Reread(jnp.int32(0), ((0, view.width),))
@@ -107,19 +107,36 @@ class NetworkDenoiser(Node):
         c, dtype = self.config, params["input"]["rows"].dtype
         empty = jnp.zeros((c.N, batch, length, c.K, c.head_dim), dtype)
         features = constrain(jnp.zeros((batch, length, c.D), dtype), HIDDEN, like=params)
-        return Cache(Memory(empty, empty).spread(like=params), features)
+        return Cache(KVCache(empty, empty).spread(like=params), features)
 
-    def _update(self, params: Params, page: Page, work: Work, cache: Cache) -> Cache:
-        output = network.apply(self.config, params, page, work)
-        rows = output.features.astype(cache.features.dtype)
-        features = jax.lax.dynamic_update_slice_in_dim(cache.features, rows, work.start, axis=1)
-        return Cache(output.memory, features)
+    def _update(self, params: Params, inputs: NetworkInput, cache: Cache) -> Cache:
+        """The cache with the computed columns in place of what stood there."""
+        output = network.forward(self.config, params, inputs.replace(cache=cache.kv))
+        rows, start = output.features.astype(cache.features.dtype), inputs.computed_start
+        features = jax.lax.dynamic_update_slice_in_dim(cache.features, rows, start, axis=1)
+        return Cache(output.cache, features)
 
     def align(self, features: Features) -> Features:
         """Rows moved to the token they predict, where the network's are one early."""
         if not self.shifted:
             return features
         return jnp.concatenate([features[:, :1], features[:, :-1]], axis=1)
+
+
+def aligned_features(config: NetworkConfig, params: Params, inputs: NetworkInput) -> Features:
+    """(B, L, D) the head's input by one full forward pass, rows aligned with what they predict.
+
+    >>> import jax.numpy as jnp
+    >>> import sake_jax as sj
+    >>> from sake_jax.models import aligned_features, network_input
+    >>> lm = sj.load("tinystories")
+    >>> inputs = network_input(lm.config, jnp.array([[5, 6, 7]]))
+    >>> features = aligned_features(lm.config.network, lm.params, inputs)
+    >>> lm.denoiser.head(lm.params, features).shape
+    (1, 3, 2048)
+    """
+    features = network.forward(config, params, inputs).features
+    return NetworkDenoiser(config).align(features)
 
 
 def _stored(params: Params) -> Tables:

@@ -4,17 +4,24 @@ Every layer is shifted, scaled and gated by an embedding of the noise level (ada
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from sake_jax.models.attention import Attention, Memory, Sight, frequencies, rotary_turns
+from sake_jax.models.attention import (
+    Attention,
+    AttentionInput,
+    KVCache,
+    frequencies,
+    rotary_angles,
+)
 from sake_jax.models.config import DiTConfig
-from sake_jax.models.layers import LayerNorm, Linear, Table, constant, stack
+from sake_jax.models.inputs import NetworkInput, NetworkOutput
+from sake_jax.models.layers import LayerNorm, Linear, Table, constant, scan_layers, stack
 from sake_jax.models.mlp import GeluMLP
-from sake_jax.models.page import Output, Page, Work, through
 
 WAVES = 128
 """Frequencies of the noise level's embedding."""
@@ -50,15 +57,17 @@ class Block(nnx.Module):
         self.mlp = GeluMLP(c.D, c.F, bias=True, quantized=c.quantized, rngs=rngs)
         self.modulation = Linear(c.cond_dim, 6 * c.D, axes=(None, None), bias=True, rngs=rngs)
 
-    def __call__(self, x: Array, sight: Sight, memory: Memory | None, layer: Array, cond: Array):
+    def __call__(
+        self, x: Array, inputs: AttentionInput, cache: KVCache | None, layer: Array, cond: Array
+    ) -> tuple[Array, KVCache | None]:
         shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = jnp.split(
             self.modulation(cond), 6, axis=-1
         )
         rows = modulate(self.attention_norm(x), shift, scale)
-        mixed, memory = self.attention(rows, sight, memory, layer)
+        mixed, cache = self.attention(rows, inputs, cache, layer)
         x = x + gate[:, None, :] * mixed
         rows = modulate(self.mlp_norm(x), mlp_shift, mlp_scale)
-        return x + mlp_gate[:, None, :] * self.mlp(rows), memory
+        return x + mlp_gate[:, None, :] * self.mlp(rows), cache
 
 
 class DiT(nnx.Module):
@@ -82,74 +91,78 @@ class DiT(nnx.Module):
         self.output = Table(c.V, c.D, axes=("vocab", "embed"), rngs=rngs)
         self.output_bias = constant(0.0, (c.V,), ("vocab",))
 
-    def condition(self, page: Page, dtype) -> Array:
+    def condition(self, inputs: NetworkInput, dtype) -> Array:
         """(B, cond_dim) what modulates the layers: the noise level, and a label if given."""
-        sigma = page.sigma
+        sigma = inputs.sigma
         if sigma is None or not self.config.time_conditioning:
-            sigma = jnp.zeros(page.tokens.shape[0], jnp.float32)
+            sigma = jnp.zeros(inputs.tokens.shape[0], jnp.float32)
         cond = self.noise(sigma)
-        if page.cond is not None:
-            cond = cond + jax.nn.silu(self.labels(page.cond))
+        if inputs.cond is not None:
+            cond = cond + jax.nn.silu(self.labels(inputs.cond))
         return cond.astype(dtype)
 
-    def __call__(self, page: Page, work: Work) -> Output:
+    def __call__(self, inputs: NetworkInput, layers: Any = None) -> NetworkOutput:
+        """`layers`: the parameters of each layer, where they were taken apart before a loop."""
         c = self.config
-        beside = page.clean is not None
+        beside = inputs.clean is not None
         if beside:
-            page = side_by_side(page)
-            work = work.replace(width=2 * work.width)
-        x = self.input(work.rows(page.tokens))
-        cond = self.condition(page, x.dtype)
-        first, count = seen(c, work, page.tokens.shape[1])
-        here = jax.tree.map(
-            lambda part: jax.lax.dynamic_slice_in_dim(part, first, count, axis=1),
-            (page.positions, page.attend),
+            inputs = side_by_side(inputs)
+        x = self.input(inputs.computed(inputs.tokens))
+        cond = self.condition(inputs, x.dtype)
+        start, count = key_columns(c, inputs)
+        positions, attend = jax.tree.map(
+            lambda part: jax.lax.dynamic_slice_in_dim(part, start, count, axis=1),
+            (inputs.positions, inputs.attend),
         )
-        turns = rotary_turns(here[0], jax.lax.stop_gradient(self.frequencies[...]))
-        sight = Sight(turns, allowed(c, page, work, *here), work.start, first)
-        x, memory = through(self.blocks, x, sight, work, cond)
-        if beside:
+        rotary = rotary_angles(positions, jax.lax.stop_gradient(self.frequencies[...]))
+        keys = visible(c, inputs, positions, attend)
+        columns = AttentionInput(rotary, keys, inputs.computed_start, start)
+        x, cache = scan_layers(self.blocks, x, columns, inputs.cache, layers, cond)
+        if beside:  # the clean half is only there to be looked at
             x = jnp.split(x, 2, axis=1)[0]
         shift, scale = jnp.split(self.modulation(cond), 2, axis=-1)
-        return Output(x, modulate(self.norm(x), shift, scale), memory)
+        return NetworkOutput(x, modulate(self.norm(x), shift, scale), cache)
 
 
-def side_by_side(page: Page) -> Page:
+def side_by_side(inputs: NetworkInput) -> NetworkInput:
     """Noisy columns, then the clean ones at the same positions."""
     twice = lambda part: jnp.concatenate([part, part], axis=1)  # noqa: E731
-    tokens = jnp.concatenate([page.tokens, page.clean], axis=1)
-    return page.replace(tokens=tokens, positions=twice(page.positions), attend=twice(page.attend))
+    tokens = jnp.concatenate([inputs.tokens, inputs.clean], axis=1)
+    positions, attend = twice(inputs.positions), twice(inputs.attend)
+    return inputs.replace(tokens=tokens, positions=positions, attend=attend)
 
 
-def seen(c: DiTConfig, work: Work, columns: int) -> tuple[Array, int]:
-    """The first column that the rows in work look at, and how many they look at.
+def key_columns(c: DiTConfig, inputs: NetworkInput) -> tuple[Array, int]:
+    """The first column that the computed ones look at, and how many they look at.
 
     Those of a few blocks look no further back than the context, so that the cost of a block
     does not grow with the text before it.
     """
-    few = c.block_size and work.memory is not None and work.width <= 2 * c.block_size
+    columns, width = inputs.tokens.shape[1], inputs.computed_width
+    few = c.block_size and inputs.cache is not None and width <= 2 * c.block_size
     count = min(columns, c.context + c.block_size) if few else columns
-    return jnp.clip(work.start + work.width - count, 0, columns - count), count
+    return jnp.clip(inputs.computed_start + width - count, 0, columns - count), count
 
 
-def allowed(c: DiTConfig, page: Page, work: Work, positions: Array, attend: Array) -> Array:
-    """(B, T, P) which of P columns, at these positions, each row in work sees.
+def visible(c: DiTConfig, inputs: NetworkInput, positions: Array, attend: Array) -> Array:
+    """(B, T, P) which of P keys, at these positions, each computed column looks at.
 
     In block diffusion a column sees its own block and the blocks before it, as far back as the
     context goes. In the training form, noisy columns see their own noisy block and the clean
     blocks before it; clean columns see clean ones only.
     """
     batch, columns = positions.shape
-    visible = jnp.broadcast_to(attend[:, None, :], (batch, work.width, columns))
+    attended = jnp.broadcast_to(attend[:, None, :], (batch, inputs.computed_width, columns))
     if not c.block_size:
-        return visible
-    own = work.rows(page.positions)[:, :, None] // c.block_size
+        return attended
+    # Blocks are counted by position, not by column: padding on the left moves no block's edge.
+    own = inputs.computed(inputs.positions)[:, :, None] // c.block_size
     other = positions[:, None, :] // c.block_size
-    if page.clean is None:
-        return visible & (other <= own) & (own - other < c.context // c.block_size)
+    if inputs.clean is None:
+        return attended & (other <= own) & (own - other < c.context // c.block_size)
     clean = jnp.arange(columns) >= columns // 2
     own_clean, other_clean = clean[None, :, None], clean[None, None, :]
     among_clean = own_clean & other_clean & (other <= own)
     among_noisy = ~own_clean & ~other_clean & (other == own)
     earlier = ~own_clean & other_clean & (other < own)
-    return visible & (among_clean | among_noisy | earlier)
+    return attended & (among_clean | among_noisy | earlier)

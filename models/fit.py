@@ -18,7 +18,7 @@ MOST = 2**13
 """Devices, where it is searched for how many would do."""
 
 
-def choose(
+def choose_mesh(
     config: NetworkConfig,
     devices: int | None = None,
     memory: float | None = None,
@@ -30,6 +30,11 @@ def choose(
     split over as few devices as let its parameters take at most `SHARE` of each one's memory:
     over `tensor` as far as that divides the heads, then over `fsdp`. The other devices take rows.
 
+    >>> from sake_jax.conversion import model_config
+    >>> from sake_jax.models import choose_mesh
+    >>> choose_mesh(model_config("llada-8b").network, devices=8, memory=32e9)
+    {'data': 4, 'fsdp': 1, 'tensor': 2}
+
     Args:
       config: of the network.
       devices: all that there are by default.
@@ -38,29 +43,29 @@ def choose(
     """
     devices = jax.device_count() if devices is None else devices
     memory = device_memory() if memory is None else memory
-    leaves = network.flat(network.abstract(config)) if leaves is None else leaves
+    leaves = network.flatten_params(network.abstract(config)) if leaves is None else leaves
 
     def fitting(devices: int) -> Iterator[dict[str, int]]:
-        for sizes in splits(config.H, devices):
-            if held(config, leaves, sizes) <= SHARE * memory:
+        for sizes in mesh_splits(config.H, devices):
+            if bytes_per_device(config, leaves, sizes) <= SHARE * memory:
                 yield sizes
 
-    found = next(fitting(devices), None)
-    if found is None:
+    sizes = next(fitting(devices), None)
+    if sizes is None:
         more = (count for count in powers_above(devices) if next(fitting(count), None))
         enough = next(more, None)
         remedy = f"use {enough} devices" if enough else "use devices with more memory"
-        rule = f"{held(config, leaves, {}) / 1e9:.2f} GB of parameters must fit {SHARE:.0%} of "
-        rule += f"the memory of {devices} devices"
+        size = f"{bytes_per_device(config, leaves, {}) / 1e9:.2f} GB"
+        rule = f"{size} of parameters must fit {SHARE:.0%} of the memory of {devices} devices"
         require(False, rule, f"{memory / 1e9:.2f} GB each", f"{remedy}, or dtype='int8'")
         raise AssertionError
-    return found
+    return sizes
 
 
-def splits(heads: int, devices: int) -> Iterator[dict[str, int]]:
+def mesh_splits(heads: int, devices: int) -> Iterator[dict[str, int]]:
     """Meshes of all devices, from the least split model to the most.
 
-    >>> [tuple(sizes.values()) for sizes in splits(2, 4)]
+    >>> [tuple(sizes.values()) for sizes in mesh_splits(2, 4)]
     [(4, 1, 1), (2, 1, 2), (2, 2, 1), (1, 2, 2), (1, 4, 1)]
     """
     for parts in divisors(devices):
@@ -68,9 +73,19 @@ def splits(heads: int, devices: int) -> Iterator[dict[str, int]]:
             yield {"data": devices // parts, "fsdp": parts // tensor, "tensor": tensor}
 
 
-def held(config: NetworkConfig, leaves: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
-    """Bytes of parameters that one device of such a mesh holds."""
-    axes = network.axes(config)
+def bytes_per_device(
+    config: NetworkConfig, leaves: Mapping[str, Any], sizes: Mapping[str, int]
+) -> int:
+    """Bytes of parameters that one device of such a mesh holds.
+
+    >>> from sake_jax.conversion import model_config
+    >>> from sake_jax.models import abstract, bytes_per_device, flatten_params
+    >>> config = model_config("mdlm-owt").network
+    >>> leaves = flatten_params(abstract(config))
+    >>> bytes_per_device(config, leaves, {}) > bytes_per_device(config, leaves, {"fsdp": 4})
+    True
+    """
+    axes = network.param_axes(config)
     return sum(
         math.prod(shard_shape(leaf.shape, axes[path], sizes)) * leaf.dtype.itemsize
         for path, leaf in leaves.items()

@@ -16,8 +16,8 @@ from sake_jax import text
 from sake_jax.checks import require
 from sake_jax.models import network
 from sake_jax.models.config import ModelConfig, NetworkConfig
-from sake_jax.models.denoiser import NetworkDenoiser
-from sake_jax.models.page import Output, Page, whole
+from sake_jax.models.denoiser import NetworkDenoiser, aligned_features
+from sake_jax.models.inputs import NetworkInput, NetworkOutput, count_positions, network_input
 from sake_jax.typing import Features, Flags, Params, Tokens
 
 CHUNK = 64
@@ -47,7 +47,7 @@ class LanguageModel:
     @functools.cached_property
     def tokenizer(self) -> Any:
         """The tokenizer that came with the weights, loaded when first asked for."""
-        return text.tokenizer(self.folder)
+        return text.tokenizer(self.folder, self.config.tokenizer_class)
 
     def hidden(self, tokens, attend=None, sigma=None, cond=None, clean=None) -> Features:
         """The last hidden state that the reference implementation returns, one row per column."""
@@ -77,30 +77,27 @@ class LanguageModel:
         require(
             self.config.network.causal, "score needs a causal model", self.config.family, remedy
         )
-        return _score(self.denoiser, self.params, self.page(tokens, attend))
+        return _score(self.denoiser, self.params, self.network_input(tokens, attend))
 
     def positions(self, attend: Flags) -> Tokens:
         """(B, L) positions as the family counts them; see `ModelConfig.positions`."""
-        if self.config.positions == "columns":
-            return jnp.broadcast_to(jnp.arange(attend.shape[1]), attend.shape)
-        counted = jnp.cumsum(attend, axis=1, dtype=jnp.int32) - 1
-        return jnp.where(attend, counted, 1)
+        return count_positions(attend, self.config.positions)
 
-    def page(self, tokens, attend=None) -> Page:
+    def network_input(self, tokens, attend=None) -> NetworkInput:
         """What the network reads: (B, L) token ids, checked, at the family's positions."""
         tokens = self._tokens("tokens", tokens)
         attend = jnp.ones(tokens.shape, bool) if attend is None else jnp.asarray(attend, bool)
         rule = f"attend must have the tokens' shape {tokens.shape}"
         require(attend.shape == tokens.shape, rule, attend.shape, "one flag per token")
-        return Page(tokens, self.positions(attend), attend)
+        return network_input(self.config, tokens, attend)
 
-    def _output(self, tokens, attend, sigma, cond, clean) -> Output:
-        page = self.page(tokens, attend)
+    def _output(self, tokens, attend, sigma, cond, clean) -> NetworkOutput:
+        inputs = self.network_input(tokens, attend)
         c = self.config.network
         if sigma is not None:
             rule, remedy = "sigma is for networks conditioned on noise", "leave it out"
             require(c.time_conditioning, rule, sigma, remedy)
-            page = page.replace(sigma=jnp.asarray(sigma, jnp.float32))
+            inputs = inputs.replace(sigma=jnp.asarray(sigma, jnp.float32))
         elif c.time_conditioning:
             rule = "this network is conditioned on noise: sigma must have one number per row"
             require(False, rule, sigma, "pass sigma=")
@@ -108,15 +105,15 @@ class LanguageModel:
             fits = c.classes and _inside(cond, c.classes + 1)
             rule = f"cond must be labels from 0 to {c.classes} (the last stands for none)"
             require(fits, rule, cond, "leave it out for networks without classes")
-            page = page.replace(cond=jnp.asarray(cond, jnp.int32))
+            inputs = inputs.replace(cond=jnp.asarray(cond, jnp.int32))
         if clean is not None:
             rule, remedy = "clean is for block diffusion (BD3LM)", "leave it out"
             require(c.block_size, rule, self.config.family, remedy)
             clean = self._tokens("clean", clean)
-            rule = f"clean must have the tokens' shape {page.tokens.shape}"
-            require(clean.shape == page.tokens.shape, rule, clean.shape, "one for every column")
-            page = page.replace(clean=clean)
-        return _apply(c, self.params, page)
+            rule = f"clean must have the tokens' shape {inputs.tokens.shape}"
+            require(clean.shape == inputs.tokens.shape, rule, clean.shape, "one for every column")
+            inputs = inputs.replace(clean=clean)
+        return _forward(c, self.params, inputs)
 
     def _tokens(self, name: str, tokens) -> Tokens:
         tokens = jnp.asarray(tokens)
@@ -157,8 +154,8 @@ def _inside(ids, count: int) -> bool:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _apply(config: NetworkConfig, params: Params, page: Page) -> Output:
-    return network.apply(config, params, page, whole(page))
+def _forward(config: NetworkConfig, params: Params, inputs: NetworkInput) -> NetworkOutput:
+    return network.forward(config, params, inputs)
 
 
 @jax.jit
@@ -167,13 +164,14 @@ def _head(denoiser: NetworkDenoiser, params: Params, features: Features) -> Arra
 
 
 @jax.jit
-def _score(denoiser: NetworkDenoiser, params: Params, page: Page) -> Array:
-    features = network.apply(denoiser.config, params, page, whole(page)).features
+def _score(denoiser: NetworkDenoiser, params: Params, inputs: NetworkInput) -> Array:
+    features = aligned_features(denoiser.config, params, inputs)
 
     def log_p(rows, ids):
         chances = jax.nn.log_softmax(denoiser.head(params, rows))
         return jnp.take_along_axis(chances, ids[..., None], axis=-1)[..., 0]
 
-    scores = in_chunks(log_p, denoiser.align(features), page.tokens)
-    before = jnp.pad(page.attend[:, :-1], ((0, 0), (1, 0)))
-    return jnp.where(page.attend & before, scores, 0.0)
+    scores = in_chunks(log_p, features, inputs.tokens)
+    # A first token has nothing before it to be predicted from.
+    before = jnp.pad(inputs.attend[:, :-1], ((0, 0), (1, 0)))
+    return jnp.where(inputs.attend & before, scores, 0.0)

@@ -4,13 +4,18 @@ Kernels have the shape (outputs, inputs), as checkpoints store them: conversion 
 never transposes. Every parameter carries the logical names of its axes, for sharding.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
 from sake_jax.precision import precise, product
-from sake_jax.sharding import Axes, constrain
+from sake_jax.sharding import HIDDEN, Axes, constrain
+
+UNROLLED = 8
+"""Stacks up to this many layers are unrolled: faster on a CPU, and still quick to compile."""
 
 
 def parameter(key: Array, shape: tuple[int, ...], axes: Axes, deviation: float) -> nnx.Param:
@@ -109,3 +114,34 @@ class LayerNorm(nnx.Module):
 def stack(make, count: int, rngs: nnx.Rngs):
     """`count` modules as one, their parameters stacked on a leading axis."""
     return nnx.split_rngs(splits=count)(nnx.vmap(make))(rngs)
+
+
+def scan_layers(
+    blocks: nnx.Module, x: Array, inputs: Any, cache: Any, layers: Any, *more: Array
+) -> tuple[Array, Any]:
+    """Runs (B, T, D) rows through stacked layers; returns them and the cache they have written.
+
+    Args:
+      blocks: the layers, their parameters stacked on a leading axis.
+      x: (B, T, D).
+      inputs: an `AttentionInput`, the same for all layers.
+      cache: a `KVCache`, or None.
+      layers: the parameters of each layer where `network.split_layers` split them, or None.
+      *more: what the layers take besides.
+    """
+    graph, params = nnx.split(blocks)
+
+    # The cache is carried, not stacked by the scan, so that it is updated in place.
+    def body(carry, layer):
+        (x, cache), (params, index) = carry, layer
+        x, cache = nnx.merge(graph, params)(x, inputs, cache, index, *more)
+        return (constrain(x, HIDDEN), cache), None
+
+    carry = (constrain(x, HIDDEN), cache)
+    if layers is not None:
+        for index, layer in enumerate(layers):
+            carry, _ = body(carry, (layer, jnp.int32(index)))
+        return carry
+    count = jax.tree.leaves(params)[0].shape[0]
+    unroll = count if count <= UNROLLED else 1
+    return jax.lax.scan(body, carry, (params, jnp.arange(count)), unroll=unroll)[0]

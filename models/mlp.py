@@ -79,6 +79,8 @@ class Experts(nnx.Module):
     def __call__(self, x: Array) -> Array:
         rows = x.reshape(-1, x.shape[-1])
         weights, experts = self.route(rows)
+        # Each row stands once for each of its k experts. Sorted by expert, the rows of one are
+        # neighbours, as a ragged product wants them; `source` says where they came from.
         order = jnp.argsort(experts.reshape(-1))
         expert, source = experts.reshape(-1)[order], order // self.chosen
         sizes = jnp.bincount(expert, length=self.router.kernel.shape[0]).astype(jnp.int32)
@@ -86,5 +88,6 @@ class Experts(nnx.Module):
         hidden = jax.nn.silu(self.gate(sorted_rows, sizes, expert))
         hidden = hidden * self.up(sorted_rows, sizes, expert)
         out = precise(self.down(hidden, sizes, expert)) * weights.reshape(-1)[order][:, None]
+        # In float32, and back to the rows' own places: an expert's share is added to the others'.
         summed = jnp.zeros(rows.shape, out.dtype).at[source].add(out)
         return summed.astype(x.dtype).reshape(x.shape)

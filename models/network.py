@@ -8,7 +8,8 @@ from flax import nnx, traverse_util
 
 from sake_jax.models.config import DiTConfig, NetworkConfig
 from sake_jax.models.dit import DiT
-from sake_jax.models.page import UNROLLED, Output, Page, Work
+from sake_jax.models.inputs import NetworkInput, NetworkOutput
+from sake_jax.models.layers import UNROLLED
 from sake_jax.models.transformer import Transformer
 from sake_jax.typing import Key, Params
 
@@ -30,13 +31,23 @@ def abstract(config: NetworkConfig) -> Params:
     return nnx.to_pure_dict(_parts(config)[1])
 
 
-def flat(params: Params) -> dict[str, Any]:
-    """One entry per leaf: {"blocks.attention.query.kernel": ...}."""
+def flatten_params(params: Params) -> dict[str, Any]:
+    """One entry for each parameter, by its path.
+
+    >>> from sake_jax.models import flatten_params
+    >>> flatten_params({"norm": {"weight": 1.0}})
+    {'norm.weight': 1.0}
+    """
     return traverse_util.flatten_dict(params, sep=".")
 
 
-def nested(leaves: dict[str, Any]) -> Params:
-    """The inverse of `flat`."""
+def nest_params(leaves: dict[str, Any]) -> Params:
+    """The inverse of `flatten_params`.
+
+    >>> from sake_jax.models import nest_params
+    >>> nest_params({"norm.weight": 1.0})
+    {'norm': {'weight': 1.0}}
+    """
     return traverse_util.unflatten_dict(leaves, sep=".")
 
 
@@ -45,8 +56,14 @@ def _variables(config: NetworkConfig) -> dict[str, Any]:
     return {".".join(map(str, path)): variable for path, variable in state}
 
 
-def axes(config: NetworkConfig) -> dict[str, tuple[str | None, ...]]:
-    """The logical names of every parameter's axes, by its path."""
+def param_axes(config: NetworkConfig) -> dict[str, tuple[str | None, ...]]:
+    """The logical names of every parameter's axes, by its path; see `sake_jax.sharding`.
+
+    >>> from sake_jax.conversion import model_config
+    >>> from sake_jax.models import param_axes
+    >>> param_axes(model_config("llada-8b").network)["blocks.attention.query.kernel"]
+    ('layers', 'heads', 'embed')
+    """
 
     def names(variable) -> tuple[str | None, ...]:
         own = variable.get_metadata("axes")
@@ -55,8 +72,14 @@ def axes(config: NetworkConfig) -> dict[str, tuple[str | None, ...]]:
     return {path: names(variable) for path, variable in _variables(config).items()}
 
 
-def exact(config: NetworkConfig) -> frozenset[str]:
-    """Paths of parameters that keep their dtype when the others are cast, such as frequencies."""
+def exact_params(config: NetworkConfig) -> frozenset[str]:
+    """Paths of parameters that keep their dtype when the others are cast, and are not trained.
+
+    >>> from sake_jax.conversion import model_config
+    >>> from sake_jax.models import exact_params
+    >>> sorted(exact_params(model_config("mdlm-owt").network))
+    ['frequencies']
+    """
     variables = _variables(config).items()
     return frozenset(path for path, v in variables if v.get_metadata("exact", False))
 
@@ -66,7 +89,7 @@ def init(config: NetworkConfig, key: Key) -> Params:
     return nnx.to_pure_dict(nnx.split(build(config, nnx.Rngs(key)))[1])
 
 
-def apart(params: Params) -> Params:
+def split_layers(params: Params) -> Params:
     """The same parameters with the layers of a short stack apart, for use in a loop.
 
     A stack would be cut into layers again at every round, which copies all of them.
@@ -78,9 +101,21 @@ def apart(params: Params) -> Params:
     return params | {"blocks": tuple(layers)}
 
 
-def apply(config: NetworkConfig, params: Params, page: Page, work: Work) -> Output:
-    """Runs the network on the rows in work."""
-    if isinstance(params["blocks"], tuple):
-        work = work.replace(layers=params["blocks"])
-        params = params | {"blocks": params["blocks"][0]}  # for its structure
-    return nnx.merge(_parts(config)[0], params)(page, work)
+def forward(config: NetworkConfig, params: Params, inputs: NetworkInput) -> NetworkOutput:
+    """One forward pass, of all columns or of those that `inputs` asks for.
+
+    Nothing is shifted: of causal networks and Dream's, row j predicts token j + 1.
+
+    >>> import jax.numpy as jnp
+    >>> import sake_jax as sj
+    >>> from sake_jax.models import forward, network_input
+    >>> lm = sj.load("tinystories")
+    >>> inputs = network_input(lm.config, jnp.array([[5, 6, 7]]))
+    >>> forward(lm.config.network, lm.params, inputs).features.shape
+    (1, 3, 256)
+    """
+    layers = None
+    if isinstance(params["blocks"], tuple):  # see `split_layers`
+        layers = params["blocks"]
+        params = params | {"blocks": layers[0]}  # for its structure
+    return nnx.merge(_parts(config)[0], params)(inputs, layers)

@@ -1,14 +1,22 @@
 """The transformer: LLaDA, LLaDA-MoE and Dream read both ways; Llama, Qwen and GPT-2 are causal."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from sake_jax.models.attention import Attention, Memory, Sight, frequencies, rotary_turns
+from sake_jax.models.attention import (
+    Attention,
+    AttentionInput,
+    KVCache,
+    frequencies,
+    rotary_angles,
+)
 from sake_jax.models.config import TransformerConfig
-from sake_jax.models.layers import LayerNorm, RMSNorm, Table, stack
+from sake_jax.models.inputs import NetworkInput, NetworkOutput
+from sake_jax.models.layers import LayerNorm, RMSNorm, Table, scan_layers, stack
 from sake_jax.models.mlp import Experts, GatedMLP, GeluMLP
-from sake_jax.models.page import Output, Page, Work, through
 
 
 def make_norm(c: TransformerConfig) -> RMSNorm | LayerNorm:
@@ -32,10 +40,12 @@ class Block(nnx.Module):
         self.mlp_norm = make_norm(c)
         self.mlp = make_mlp(c, rngs)
 
-    def __call__(self, x: Array, sight: Sight, memory: Memory | None, layer: Array):
-        mixed, memory = self.attention(self.attention_norm(x), sight, memory, layer)
+    def __call__(
+        self, x: Array, inputs: AttentionInput, cache: KVCache | None, layer: Array
+    ) -> tuple[Array, KVCache | None]:
+        mixed, cache = self.attention(self.attention_norm(x), inputs, cache, layer)
         x = x + mixed
-        return x + self.mlp(self.mlp_norm(x)), memory
+        return x + self.mlp(self.mlp_norm(x)), cache
 
 
 class Transformer(nnx.Module):
@@ -51,24 +61,26 @@ class Transformer(nnx.Module):
         if not c.tied:
             self.output = Table(c.V, c.D, axes=("vocab", "embed"), rngs=rngs)
 
-    def __call__(self, page: Page, work: Work) -> Output:
+    def __call__(self, inputs: NetworkInput, layers: Any = None) -> NetworkOutput:
+        """`layers`: the parameters of each layer, where they were taken apart before a loop."""
         c = self.config
-        x = self.input(work.rows(page.tokens))
-        turns = None
+        x = self.input(inputs.computed(inputs.tokens))
+        rotary = None
         if c.rope_theta is None:
-            x = x + self.places(work.rows(page.positions))
+            x = x + self.places(inputs.computed(inputs.positions))
         else:
-            turns = rotary_turns(page.positions, frequencies(c.rope_theta, c.head_dim))
-        sight = Sight(turns, self._allowed(page, work), work.start, jnp.int32(0))
-        x, memory = through(self.blocks, x, sight, work)
+            rotary = rotary_angles(inputs.positions, frequencies(c.rope_theta, c.head_dim))
+        visible = self._visible(inputs)
+        columns = AttentionInput(rotary, visible, inputs.computed_start, jnp.int32(0))
+        x, cache = scan_layers(self.blocks, x, columns, inputs.cache, layers)
         features = self.norm(x)
-        return Output(features, features, memory)
+        return NetworkOutput(features, features, cache)
 
-    def _allowed(self, page: Page, work: Work) -> Array:
-        batch, columns = page.tokens.shape
-        allowed = jnp.broadcast_to(page.attend[:, None, :], (batch, work.width, columns))
+    def _visible(self, inputs: NetworkInput) -> Array:
+        """(B, T, L) which columns each computed one looks at."""
+        (batch, columns), width = inputs.tokens.shape, inputs.computed_width
+        visible = jnp.broadcast_to(inputs.attend[:, None, :], (batch, width, columns))
         if not self.config.causal:
-            return allowed
-        column = jnp.arange(columns)
-        own = work.start + jnp.arange(work.width)
-        return allowed & (column[None, :] <= own[:, None])[None]
+            return visible
+        own = inputs.computed_start + jnp.arange(width)
+        return visible & (jnp.arange(columns)[None, :] <= own[:, None])[None]

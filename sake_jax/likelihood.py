@@ -32,19 +32,21 @@ from sake_jax.losses import (
     surprise,
     uniform_terms,
 )
-from sake_jax.models import LanguageModel, ModelConfig, NetworkDenoiser, network
-from sake_jax.models.denoiser import total_noise
-from sake_jax.models.language import in_chunks
-from sake_jax.models.page import Page, whole
+from sake_jax.models import (
+    LanguageModel,
+    ModelConfig,
+    NetworkDenoiser,
+    NetworkInput,
+    aligned_features,
+    in_chunks,
+    total_noise,
+)
 from sake_jax.node import Node
 from sake_jax.sharding import to_host
-from sake_jax.typing import Features, Key, Leaf, Number, Params, PerPosition, PerRow
+from sake_jax.typing import Key, Leaf, Number, Params, PerPosition, PerRow
 
 TokenLists = Sequence[Sequence[int] | np.ndarray] | np.ndarray
 """Token ids of texts, which may have different lengths."""
-
-SUBS = ("mdlm", "bd3lm")
-"""Families that never predict the mask token; LLaDA's and Dream's references leave it a chance."""
 
 NO_COLUMN = 2**32 - 1
 """Keys of columns are folded from smaller numbers."""
@@ -77,8 +79,8 @@ def log_likelihood(
     >>> lm = sj.load("tinystories")
     >>> encode = functools.partial(lm.tokenizer, add_special_tokens=False)
     >>> begin, *ends = encode(["once upon a", " time", " dog"])["input_ids"]
-    >>> found = sj.log_likelihood(lm, [begin] * 2, ends, key=jax.random.key(0), draws=4)
-    >>> bool(found.value[0] > found.value[1])  # "time" is likelier than "dog"
+    >>> estimate = sj.log_likelihood(lm, [begin] * 2, ends, key=jax.random.key(0), draws=4)
+    >>> bool(estimate.value[0] > estimate.value[1])  # "time" is likelier than "dog"
     True
 
     Args:
@@ -112,8 +114,8 @@ def bound(
     >>> import sake_jax as sj
     >>> lm = sj.load("tinystories")
     >>> texts = lm.tokenizer(["once upon a time", "time a upon once"])["input_ids"]
-    >>> found = sj.bound(lm, texts, key=jax.random.key(0), draws=4)
-    >>> bool(found.value[0] < found.value[1])  # in nats per token
+    >>> estimate = sj.bound(lm, texts, key=jax.random.key(0), draws=4)
+    >>> bool(estimate.value[0] < estimate.value[1])  # in nats per token
     True
     """
     packed = _texts(lm, [()] * len(texts), texts)
@@ -124,7 +126,7 @@ def bound(
 class Texts(Node):
     """Texts padded on the right, where padding moves no position."""
 
-    page: Page
+    inputs: NetworkInput
     open: Leaf
     """(B, L) the tokens that are scored, and so noised."""
     seed: Leaf
@@ -146,8 +148,8 @@ def _texts(lm: LanguageModel, prompts: TokenLists, answers: TokenLists) -> Texts
     rule = "likelihood bounds are for diffusion models"
     require(not c.network.causal, rule, c.family, "use lm.score for causal ones")
     rule = "blocks have noise levels of their own: their network must not be conditioned on one"
-    told = c.network.block_size and c.network.time_conditioning
-    require(not told, rule, c.family, "score a model without time_conditioning")
+    conditioned = c.network.block_size and c.network.time_conditioning
+    require(not conditioned, rule, c.family, "score a model without time_conditioning")
     counts = len(prompts), len(answers)
     rule = "there must be at least one answer, and a prompt for each"
     require(counts[0] == counts[1] > 0, rule, counts, "an empty prompt is []")
@@ -161,12 +163,12 @@ def _texts(lm: LanguageModel, prompts: TokenLists, answers: TokenLists) -> Texts
     attend = column < np.asarray([[len(row)] for row in rows])
     tokens = np.zeros(attend.shape, flat.dtype)
     tokens[attend] = flat
-    page = jax.tree.map(np.asarray, lm.page(tokens, attend))
+    inputs = jax.tree.map(np.asarray, lm.network_input(tokens, attend))
     seeds = [
         zlib.crc32(np.append(own, row).astype(np.int32).tobytes())
         for own, row in zip(given, rows, strict=True)
     ]
-    return Texts(page, attend & (column >= given), np.asarray(seeds, np.uint32))
+    return Texts(inputs, attend & (column >= given), np.asarray(seeds, np.uint32))
 
 
 def _losses(
@@ -225,36 +227,33 @@ def _diffusion(
     draw = _scattered if mask_id is None else _absorbed
     keys = jax.vmap(jax.random.fold_in)(later, index)
     noisy = draw(config, texts, keys, spread(starts, index[:, None], draws))
-    clean = texts.page.tokens if config.network.block_size else None
-    page = texts.page.replace(tokens=noisy.tokens, sigma=total_noise(noisy.level), clean=clean)
-    features = _features(config, params, page)
+    clean = texts.inputs.tokens if config.network.block_size else None
+    sigma = total_noise(noisy.level)
+    inputs = texts.inputs.replace(tokens=noisy.tokens, sigma=sigma, clean=clean)
+    features = aligned_features(config.network, params, inputs)
     if scale is not None and mask_id is not None:
-        prompt = texts.page.attend & ~texts.open
+        prompt = texts.inputs.attend & ~texts.open
         hide = lambda tokens: jnp.where(prompt, mask_id, tokens)  # noqa: E731
-        other = page.replace(tokens=hide(page.tokens), clean=jax.tree.map(hide, clean))
+        other = inputs.replace(tokens=hide(inputs.tokens), clean=jax.tree.map(hide, clean))
         # As mixed logits: the head is affine.
-        features = features + scale * (features - _features(config, params, other))
+        away = features - aligned_features(config.network, params, other)
+        features = features + scale * away
 
     def terms(logits, clean, noisy, time):
         if mask_id is None:
             return uniform_terms(logits, clean, noisy, time)
-        return masked_terms(logits, clean, noisy, time, mask_id, subs=config.family in SUBS)
+        return masked_terms(logits, clean, noisy, time, mask_id, predicts_mask=config.predicts_mask)
 
-    columns = (texts.page.tokens, noisy.tokens, noisy.time)
+    columns = (texts.inputs.tokens, noisy.tokens, noisy.time)
     return noisy.weight * _total(config, params, texts.open, width, terms, features, *columns)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _reconstruction(config: ModelConfig, width: int, params: Params, texts: Texts) -> PerRow:
     """-log p(text | the text itself) of a network that is told that there is no noise."""
-    page = texts.page.replace(sigma=jnp.zeros(texts.seed.shape, jnp.float32))
-    features = _features(config, params, page)
-    return _total(config, params, texts.open, width, surprise, features, page.tokens)
-
-
-def _features(config: ModelConfig, params: Params, page: Page) -> Features:
-    output = network.apply(config.network, params, page, whole(page))
-    return NetworkDenoiser(config.network).align(output.features)
+    inputs = texts.inputs.replace(sigma=jnp.zeros(texts.seed.shape, jnp.float32))
+    features = aligned_features(config.network, params, inputs)
+    return _total(config, params, texts.open, width, surprise, features, inputs.tokens)
 
 
 def _total(config, params, open, width, terms, features, *columns) -> PerRow:
@@ -277,7 +276,7 @@ def _absorbed(config: ModelConfig, texts: Texts, keys: Key, u: PerPosition) -> N
     n = jnp.zeros_like(counted).at[:, block].add(counted)[:, block]
     wide = n.astype(u.dtype)
     count = jnp.minimum(jnp.floor(u[:, block * size] * wide).astype(n.dtype) + 1, n)
-    tokens = absorb_exactly(keys, texts.page.tokens, texts.open, count, block, config.mask_id)
+    tokens = absorb_exactly(keys, texts.inputs.tokens, texts.open, count, block, config.mask_id)
     time = count.astype(u.dtype) / jnp.maximum(wide, 1)
     level = time[:, 0]
     if config.network.time_conditioning:
@@ -292,6 +291,6 @@ def _scattered(config: ModelConfig, texts: Texts, keys: Key, u: PerPosition) -> 
     """Uniform noise at t = u², weighed by dt/du = 2u: its losses, too, grow like 1/t near 0."""
     u = jnp.clip(u[:, :1], 1e-3, 1 - 1e-4)
     time = jnp.square(u)
-    tokens = scatter(keys, texts.page.tokens, texts.open, time, config.network.V)
+    tokens = scatter(keys, texts.inputs.tokens, texts.open, time, config.network.V)
     columns = jnp.broadcast_to(time, tokens.shape)
     return Noisy(tokens, columns, time[:, 0], 2 * u[:, 0])

@@ -81,13 +81,14 @@ def masked_terms(
     time: Times,
     mask_id: Array | int,
     *,
-    subs: bool = False,
+    predicts_mask: bool = True,
 ) -> PerPosition:
     """-log p(clean) / t at masked positions, 0 elsewhere (MDLM, LLaDA, Dream, BD3LM).
 
-    With `subs` the mask token is no candidate: MDLM's and BD3LM's parameterisation.
+    Without `predicts_mask` the mask token is no candidate (MDLM's and BD3LM's SUBS); see
+    `ModelConfig.predicts_mask`.
     """
-    if subs:
+    if not predicts_mask:
         is_mask = jnp.arange(logits.shape[-1]) == mask_id
         logits = jnp.where(is_mask[None, None], LOWEST, logits)
     hidden = noisy == mask_id

@@ -22,12 +22,8 @@ FILES = (
 """What travels with a checkpoint's weights; most checkpoints have some of these."""
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "tokenizer.model")
-CLASSES = {
-    "DreamTokenizer": "Qwen2Tokenizer",
-    "PreTrainedTokenizerFast": "PreTrainedTokenizerFast",
-}
-"""Classes that need no look at the model's config: code beside a checkpoint, by what it is a copy
-of, and the class that is all in tokenizer.json."""
+WHOLE = "PreTrainedTokenizerFast"
+"""The class that is all in tokenizer.json: it needs no look at the model's config."""
 
 GGUF, PREFIX = ".gguf", "tokenizer."
 """What GGUF files end with, and what the metadata about their tokenizers begins with."""
@@ -45,28 +41,33 @@ SPECIAL = {
 """Names of special tokens in transformers and in GGUF files."""
 
 
-def tokenizer(folder: Path | None) -> Any:
-    """The tokenizer saved in a folder or a GGUF file, without running code from it."""
+def tokenizer(folder: Path | None, stand_in: str | None = None) -> Any:
+    """The tokenizer saved in a folder or a GGUF file, without running code from it.
+
+    Where it names a class that transformers does not have, `stand_in` is used, if given.
+    """
     if folder is not None and folder.suffix == GGUF and folder.is_file():
         return gguf_tokenizer(folder)
     folder = folder or Path("no folder")
     rule = f"the model's folder must hold a tokenizer ({', '.join(VOCABULARIES)})"
-    remedy = "put its files there (MDLM and BD3LM have GPT-2's); token ids work without one"
-    found = any((folder / name).is_file() for name in VOCABULARIES)
-    require(found, rule, str(folder), remedy)
-    # It would tell that it found no PyTorch, which nobody asked.
+    remedy = "put its files there (the model card names them); token ids work without one"
+    saved = any((folder / name).is_file() for name in VOCABULARIES)
+    require(saved, rule, str(folder), remedy)
+    # transformers warns that PyTorch is missing, which we never use.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers  # takes seconds
 
-    kind = transformers.AutoTokenizer
-    described = folder / "tokenizer_config.json"
-    if described.is_file():
-        kind = getattr(transformers, CLASSES.get(_class(described), ""), kind)
-    return kind.from_pretrained(str(folder), trust_remote_code=False)
+    named = _class(folder / "tokenizer_config.json")
+    if stand_in is not None and named and not hasattr(transformers, named):
+        named = stand_in
+    chosen = named if named in (WHOLE, stand_in) else "AutoTokenizer"
+    return getattr(transformers, chosen).from_pretrained(str(folder), trust_remote_code=False)
 
 
 def _class(described: Path) -> str:
-    """The class that a tokenizer_config.json names."""
+    """The class that a tokenizer_config.json names, "" if it names none."""
+    if not described.is_file():
+        return ""
     return json.loads(described.read_text()).get("tokenizer_class", "")
 
 

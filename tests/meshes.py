@@ -11,8 +11,7 @@ from conftest import GOLDENS
 from sake_jax.conversion.checkpoint import open_checkpoint
 from sake_jax.conversion.loader import parameters
 from sake_jax.conversion.weights import Held
-from sake_jax.models import LanguageModel, TransformerConfig, init
-from sake_jax.models.network import flat
+from sake_jax.models import LanguageModel, TransformerConfig, flatten_params, init
 
 KEY = jax.random.key(0)
 LENGTH = 8
@@ -37,7 +36,7 @@ def random_model(config: TransformerConfig, mesh=None) -> LanguageModel:
     golden = open_checkpoint(GOLDENS / "dream")
     described = dataclasses.replace(golden.config, network=config, mask_id=config.V - 1)
     params = jax.jit(init, static_argnums=0)(config, KEY)
-    leaves = {path: np.asarray(leaf) for path, leaf in flat(params).items()}
+    leaves = {path: np.asarray(leaf) for path, leaf in flatten_params(params).items()}
     checkpoint = dataclasses.replace(golden, config=described, weights=Held(leaves))
     return LanguageModel(described, parameters(checkpoint, mesh))
 

@@ -10,11 +10,10 @@ import pytest
 from replay import model
 
 import sake_jax as sj
-from sake_jax import likelihood
+from sake_jax import conversion, likelihood
 from sake_jax.core import LOWEST
 from sake_jax.likelihood import bound, log_likelihood
-from sake_jax.models import DiTConfig, ModelConfig
-from sake_jax.models.denoiser import total_noise
+from sake_jax.models import DiTConfig, total_noise
 
 KEY = jax.random.key(0)
 V, L = 3, 4
@@ -63,43 +62,41 @@ def oracle(monkeypatch):
     table = table / table.sum()
     outcomes = jnp.asarray(list(itertools.product(range(V), repeat=L)))
 
-    def features(config, params, page):
-        rows, clean = page.tokens[:, None, :], outcomes[None]
-        t = time_of(page.sigma)[:, None, None]
+    def features(network, params, inputs):
+        mask_id = V if network.V > V else None
+        rows, clean = inputs.tokens[:, None, :], outcomes[None]
+        t = time_of(inputs.sigma)[:, None, None]
         same = (rows == clean).astype(jnp.float32)
-        if config.mask_id is None:
+        if mask_id is None:
             chance = (1 - t) * same + t / V  # q(x_t | x)
         else:
-            chance = jnp.maximum(same, (rows == config.mask_id).astype(jnp.float32))
+            chance = jnp.maximum(same, (rows == mask_id).astype(jnp.float32))
         seen = chance[:, :, None, :]  # by each column
-        if config.mask_id is None:
+        if mask_id is None:
             # With uniform noise the best prediction looks at the others alone (its own token is
             # in the formula already), unless there is no noise.
             alone = jnp.eye(L, dtype=bool)[None, None] & (t > 0)[..., None]
             seen = jnp.where(alone, 1.0, seen)
-        if page.clean is not None:
-            block = jnp.arange(L) // config.network.block_size
+        if inputs.clean is not None:
+            block = jnp.arange(L) // network.block_size
             own, other = block[:, None], block[None, :]
-            before = (page.clean[:, None, :] == clean).astype(jnp.float32)[:, :, None, :]
+            before = (inputs.clean[:, None, :] == clean).astype(jnp.float32)[:, :, None, :]
             seen = jnp.where((other == own)[None, None], seen, 1.0)
             seen = seen * jnp.where((other < own)[None, None], before, 1.0)
         weight = params["joint"][None, :, None] * jnp.prod(seen, axis=-1)
-        ones = jax.nn.one_hot(outcomes, config.network.V)
+        ones = jax.nn.one_hot(outcomes, network.V)
         total = jnp.einsum("bol,olv->blv", weight, ones, precision="highest")
         fade = 1 - params["fade"] * (1 - t)
         # The mask token, where there is one, gets a logit that must not count.
         return (jnp.maximum(jnp.log(total), LOWEST) * fade).at[..., V:].set(3.0)
 
-    monkeypatch.setattr(likelihood, "_features", features)
+    monkeypatch.setattr(likelihood, "aligned_features", features)
 
     def make(family, **changes):
         size = V + (family != "udlm")
         sizes = {"V": size, "D": 4, "N": 1, "H": 1, "F": 1, "context": L, "cond_dim": 1}
-        config = ModelConfig(
-            family=family,
-            network=DiTConfig(**sizes | changes),
-            mask_id=V if family != "udlm" else None,
-        )
+        mask_id = V if family != "udlm" else None
+        config = conversion.family(family).model(DiTConfig(**sizes | changes), mask_id=mask_id)
         params = {"output": {"rows": np.eye(size, dtype=np.float32)}, "fade": np.float32(0)}
         params["joint"] = table.astype(np.float32)
         return sj.LanguageModel(config, params | {"input": params["output"]})
@@ -131,12 +128,12 @@ def test_a_masked_network_may_be_told_the_time(oracle):
     lm.params["fade"] = np.float32(4)
     got = bound(lm, [text], key=KEY, draws=30_000, batch=3000)
     sets = np.array(list(itertools.product([False, True], repeat=L)))
-    page = lm.page(np.where(sets, V, text))
-    read = jax.jit(functools.partial(likelihood._features, lm.config))
+    inputs = lm.network_input(np.where(sets, V, text))
+    read = jax.jit(functools.partial(likelihood.aligned_features, lm.config.network))
     nodes, weights = np.polynomial.legendre.leggauss(20)
     total = 0.0
     for t, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
-        timed = page.replace(sigma=total_noise(jnp.full(len(sets), t)))
+        timed = inputs.replace(sigma=total_noise(jnp.full(len(sets), t)))
         log_p = np.asarray(jax.nn.log_softmax(read(lm.params, timed)[..., :V]))
         losses = np.where(sets, -log_p[:, np.arange(L), text], 0)
         chance = np.prod(np.where(sets, t, 1 - t), axis=1)

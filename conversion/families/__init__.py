@@ -1,25 +1,42 @@
-"""One module per family: how its config.json reads, and its rule table."""
+"""One module per family. A new one is a file here and a line in `FAMILIES`."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from sake_jax.checks import require
-from sake_jax.conversion.families import dit, dream, gpt2, illada, llada, llada_moe, llama, qwen
+from sake_jax.checks import one_of
+from sake_jax.conversion.families import (
+    bd3lm,
+    dream,
+    gpt2,
+    illada,
+    llada,
+    llada_moe,
+    llama,
+    mdlm,
+    qwen2,
+    qwen3,
+    udlm,
+)
 from sake_jax.conversion.families.family import Family as Family
+from sake_jax.models import ModelConfig
 
 FAMILIES: tuple[Family, ...] = (
     llada.FAMILY,
     illada.FAMILY,
     llada_moe.FAMILY,
     dream.FAMILY,
-    *dit.FAMILIES,
+    mdlm.FAMILY,
+    bd3lm.FAMILY,
+    udlm.FAMILY,
     llama.FAMILY,
-    *qwen.FAMILIES,
+    qwen2.FAMILY,
+    qwen3.FAMILY,
     gpt2.FAMILY,
 )
 """Every family the library knows."""
 
 
-def recognise(config: dict[str, Any]) -> Family:
+def recognise(config: Mapping[str, Any]) -> Family:
     """The family of a checkpoint, from the `architectures` of its config.json."""
     named = config.get("architectures") or []
     for family in FAMILIES:
@@ -31,8 +48,20 @@ def recognise(config: dict[str, Any]) -> Family:
 
 
 def family(name: str) -> Family:
-    """A family by its name."""
-    found = {family.name: family for family in FAMILIES}
-    rule = f"family must be one of {', '.join(found)}"
-    require(name in found, rule, name, "pick one of these")
-    return found[name]
+    """A family by its name.
+
+    >>> from sake_jax.conversion import family
+    >>> family("bd3lm").sampler
+    'block'
+    """
+    by_name = {family.name: family for family in FAMILIES}
+    return by_name[one_of("family", name, by_name)]
+
+
+def published() -> dict[str, ModelConfig]:
+    """Configs of models on the hub, by the last part of their names in lower case."""
+    return {
+        name: family.config(described)
+        for family in FAMILIES
+        for name, described in family.published.items()
+    }

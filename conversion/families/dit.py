@@ -1,13 +1,22 @@
-"""MDLM, BD3LM and UDLM: one DiT, one rule table."""
+"""What MDLM, BD3LM and UDLM share: one diffusion transformer (DiT), one rule table."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from sake_jax.conversion.families.family import Family, expect, value
+from sake_jax.conversion.families.family import value
 from sake_jax.conversion.rules import Rule
-from sake_jax.models.config import DiTConfig, ModelConfig
+from sake_jax.models import DiTConfig, ModelConfig
 
-FIXED = {"adaln": True, "causal": False, "cross_attn": True}
+OPENWEBTEXT = {
+    "cond_dim": 128,
+    "hidden_dim": 768,
+    "model_length": 1024,
+    "n_blocks": 12,
+    "n_heads": 12,
+    "time_conditioning": False,
+    "vocab_size": 50_258,
+}
+"""The sizes in which the authors published models trained on OpenWebText."""
 
 
 def network(c: Mapping[str, Any], **changes: Any) -> DiTConfig:
@@ -26,23 +35,21 @@ def network(c: Mapping[str, Any], **changes: Any) -> DiTConfig:
     return DiTConfig(**sizes | changes)
 
 
-def mdlm(c: Mapping[str, Any]) -> ModelConfig:
-    """The last token of the vocabulary is the mask."""
-    net = network(c)
-    return ModelConfig(family="mdlm", network=net, mask_id=net.V - 1)
-
-
-def bd3lm(c: Mapping[str, Any]) -> ModelConfig:
-    """Block diffusion; the checkpoint also keeps the range of its noise."""
-    expect(c, FIXED)
-    net = network(c, block_size=value(c, "block_size"), stored_limits=c.get("var_min", True))
-    return ModelConfig(family="bd3lm", network=net, mask_id=net.V - 1)
-
-
-def udlm(c: Mapping[str, Any]) -> ModelConfig:
-    """Uniform noise: there is no mask token. `cfg` says that it was trained with labels."""
-    net = network(c, classes=c.get("cfg_num_classes", 0) if c.get("cfg") else 0)
-    return ModelConfig(family="udlm", network=net)
+def describe(config: ModelConfig, architecture: str) -> dict[str, Any]:
+    """The inverse of `network`: config.json in its authors' words."""
+    c = config.network
+    assert isinstance(c, DiTConfig)
+    return {
+        "architectures": [architecture],
+        "model_type": config.family,
+        "hidden_dim": c.D,
+        "n_blocks": c.N,
+        "n_heads": c.H,
+        "cond_dim": c.cond_dim,
+        "model_length": c.context,
+        "time_conditioning": c.time_conditioning,
+        "vocab_size": c.V,
+    }
 
 
 LINEAR = {
@@ -80,10 +87,3 @@ def rules(c: ModelConfig) -> list[Rule]:
         table.append(Rule("sampling_eps_min", "lowest_noise"))
         table.append(Rule("sampling_eps_max", "highest_noise"))
     return table
-
-
-FAMILIES = (
-    Family("mdlm", ("MDLM",), mdlm, rules),
-    Family("bd3lm", ("BD3LM",), bd3lm, rules),
-    Family("udlm", ("UDLM",), udlm, rules),
-)

@@ -3,9 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.families.family import (
+    Family,
+    describe_tokens,
+    expect,
+    tokens,
+    value,
+)
 from sake_jax.conversion.rules import Rule
-from sake_jax.models.config import ModelConfig, TransformerConfig
+from sake_jax.models import ModelConfig, TransformerConfig
 
 FIXED = {
     "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
@@ -38,7 +44,25 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
         fused_qkv=True,
         tied=True,
     )
-    return ModelConfig(family="gpt2", network=network, positions="tokens", **tokens(c))
+    return FAMILY.model(network, **tokens(c))
+
+
+def describe(config: ModelConfig) -> dict[str, Any]:
+    """The checkpoint's config from ours."""
+    c = config.network
+    assert isinstance(c, TransformerConfig)
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "activation_function": "gelu_new",
+        "n_embd": c.D,
+        "n_layer": c.N,
+        "n_head": c.H,
+        "n_inner": c.F,
+        "n_positions": c.context,
+        "layer_norm_epsilon": c.eps,
+        "vocab_size": c.V,
+    } | describe_tokens(config)
 
 
 NORMS = {"ln_1": "attention_norm", "ln_2": "mlp_norm"}
@@ -68,11 +92,13 @@ def rules(c: ModelConfig) -> list[Rule]:
 
 
 FAMILY = Family(
-    "gpt2",
-    ("GPT2LMHeadModel",),
-    config,
-    rules,
+    name="gpt2",
+    architectures=("GPT2LMHeadModel",),
+    config=config,
+    describe=describe,
+    rules=rules,
     prefixes=("", "transformer."),
     embedding="wte.weight",
     derived=(r"h\.\d+\.attn\.(masked_)?bias",),  # the causal triangle
+    positions="tokens",
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from sake_jax.conversion.families import llama
 from sake_jax.conversion.families.family import Family, expect, tokens
-from sake_jax.models.config import ModelConfig
+from sake_jax.models import ModelConfig
 
 MASK_ID = 5
 """What the original sampler uses, for configs that do not name one."""
@@ -14,8 +14,18 @@ MASK_ID = 5
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, llama.FIXED | {"layer_norm_eps": None})
-    mask = c.get("mask_token_id", MASK_ID)
-    return ModelConfig(family="illada", network=llama.network(c), mask_id=mask, **tokens(c))
+    return FAMILY.model(llama.network(c), mask_id=c.get("mask_token_id", MASK_ID), **tokens(c))
 
 
-FAMILY = Family("illada", ("ILLaDAForCausalLM",), config, llama.rules)
+def describe(config: ModelConfig) -> dict[str, Any]:
+    """The checkpoint's config from ours."""
+    return llama.describe(config, "ILLaDAForCausalLM", "illada")
+
+
+FAMILY = Family(
+    name="illada",
+    architectures=("ILLaDAForCausalLM",),
+    config=config,
+    describe=describe,
+    rules=llama.rules,
+)

@@ -3,9 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.families.family import (
+    Family,
+    describe_tokens,
+    expect,
+    tokens,
+    value,
+)
 from sake_jax.conversion.rules import Rule
-from sake_jax.models.config import ModelConfig, TransformerConfig
+from sake_jax.models import ModelConfig, TransformerConfig
 
 MASK_ID = 126336
 """LLaDA-8B's, for configs that do not name one."""
@@ -45,9 +51,32 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
         rope_theta=c.get("rope_theta", 10_000.0),
         tied=c.get("weight_tying", False),
     )
-    return ModelConfig(
-        family="llada", network=network, mask_id=c.get("mask_token_id", MASK_ID), **tokens(c)
-    )
+    return FAMILY.model(network, mask_id=c.get("mask_token_id", MASK_ID), **tokens(c))
+
+
+def describe(config: ModelConfig) -> dict[str, Any]:
+    """The checkpoint's config from ours."""
+    c = config.network
+    assert isinstance(c, TransformerConfig)
+    return {
+        "architectures": ["LLaDAModelLM"],
+        "model_type": "llada",
+        "activation_type": "silu",
+        "block_type": "llama",
+        "layer_norm_type": "rms",
+        "d_model": c.D,
+        "n_layers": c.N,
+        "n_heads": c.H,
+        "n_kv_heads": c.K,
+        "mlp_hidden_size": c.F,
+        "max_sequence_length": c.context,
+        "rope": True,
+        "rope_theta": c.rope_theta,
+        "rms_norm_eps": c.eps,
+        "vocab_size": c.V,
+        "embedding_size": c.V,
+        "weight_tying": c.tied,
+    } | describe_tokens(config)
 
 
 BLOCK = {
@@ -74,12 +103,31 @@ def rules(c: ModelConfig) -> list[Rule]:
     return table
 
 
+LLADA_8B = {
+    "d_model": 4096,
+    "embedding_size": 126_464,
+    "eos_token_id": 126_081,
+    "mask_token_id": MASK_ID,
+    "max_sequence_length": 4096,
+    "mlp_hidden_size": 12_288,
+    "n_heads": 32,
+    "n_kv_heads": 32,
+    "n_layers": 32,
+    "pad_token_id": 126_081,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 5e5,
+}
+
 FAMILY = Family(
-    "llada",
-    ("LLaDAModelLM",),
-    config,
-    rules,
+    name="llada",
+    architectures=("LLaDAModelLM",),
+    config=config,
+    describe=describe,
+    rules=rules,
     prefixes=("model.transformer.",),
     embedding="wte.weight",
     head="ff_out.weight",
+    published=dict.fromkeys(
+        ("llada-8b", "llada-8b-base", "llada-8b-instruct", "llada-1.5"), LLADA_8B
+    ),
 )

@@ -7,7 +7,7 @@ from sake_jax.checks import require
 from sake_jax.conversion.families import llama
 from sake_jax.conversion.families.family import Family, expect, tokens, value
 from sake_jax.conversion.rules import Rule
-from sake_jax.models.config import ModelConfig
+from sake_jax.models import ModelConfig, TransformerConfig
 
 MASK_ID = 156895
 """LLaDA-MoE-7B-A1B's, for configs that do not name one."""
@@ -44,7 +44,20 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
         eps=c.get("rms_norm_eps", 1e-5),
     )
     mask = c.get("mask_token_id", MASK_ID if network.V > MASK_ID else None)
-    return ModelConfig(family="llada_moe", network=network, mask_id=mask, **tokens(c))
+    return FAMILY.model(network, mask_id=mask, **tokens(c))
+
+
+def describe(config: ModelConfig) -> dict[str, Any]:
+    """The checkpoint's config from ours."""
+    c = config.network
+    assert isinstance(c, TransformerConfig)
+    return llama.describe(config, "LLaDAMoEModelLM", "llada") | {
+        "expert_intermediate_size": c.F,
+        "num_experts": c.experts,
+        "num_experts_per_tok": c.experts_per_token,
+        "norm_topk_prob": c.normalize_experts,
+        "qk_layernorm": True,
+    }
 
 
 def rules(c: ModelConfig) -> list[Rule]:
@@ -60,4 +73,10 @@ def rules(c: ModelConfig) -> list[Rule]:
     ]
 
 
-FAMILY = Family("llada_moe", ("LLaDAMoEModel", "LLaDAMoEModelLM"), config, rules)
+FAMILY = Family(
+    name="llada_moe",
+    architectures=("LLaDAMoEModel", "LLaDAMoEModelLM"),
+    config=config,
+    describe=describe,
+    rules=rules,
+)

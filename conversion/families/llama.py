@@ -4,9 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from sake_jax.checks import require
-from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.families.family import (
+    Family,
+    describe_tokens,
+    expect,
+    tokens,
+    value,
+)
 from sake_jax.conversion.rules import Rule
-from sake_jax.models.config import ModelConfig, TransformerConfig
+from sake_jax.models import ModelConfig, TransformerConfig
 
 FIXED = {
     "attention_bias": False,
@@ -51,7 +57,31 @@ def network(c: Mapping[str, Any], **changes: Any) -> TransformerConfig:
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, FIXED)
-    return ModelConfig(family="llama", network=network(c, causal=True), **tokens(c))
+    return FAMILY.model(network(c, causal=True), **tokens(c))
+
+
+def describe(
+    config: ModelConfig, architecture: str = "LlamaForCausalLM", model_type: str = "llama"
+) -> dict[str, Any]:
+    """The checkpoint's config from ours, for every family with Llama's words."""
+    c = config.network
+    assert isinstance(c, TransformerConfig)
+    return {
+        "architectures": [architecture],
+        "model_type": model_type,
+        "hidden_act": "silu",
+        "hidden_size": c.D,
+        "num_hidden_layers": c.N,
+        "num_attention_heads": c.H,
+        "num_key_value_heads": c.K,
+        "head_dim": c.head_dim,
+        "intermediate_size": c.F,
+        "max_position_embeddings": c.context,
+        "rope_theta": c.rope_theta,
+        "rms_norm_eps": c.eps,
+        "vocab_size": c.V,
+        "tie_word_embeddings": c.tied,
+    } | describe_tokens(config)
 
 
 def layer(theirs: str, ours: str) -> Rule:
@@ -83,9 +113,10 @@ def rules(c: ModelConfig) -> list[Rule]:
 
 
 FAMILY = Family(
-    "llama",
-    ("LlamaForCausalLM",),
-    config,
-    rules,
+    name="llama",
+    architectures=("LlamaForCausalLM",),
+    config=config,
+    describe=describe,
+    rules=rules,
     derived=(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),
 )

@@ -23,14 +23,18 @@ from rich.table import Table
 
 from sake_jax import sharding as processes
 from sake_jax.cli.options import Distributed, join, mesh_sizes
+from sake_jax.conversion import (
+    Checkpoint,
+    in_dtype,
+    list_units,
+    locate,
+    open_checkpoint,
+    require_free,
+)
 from sake_jax.conversion import convert as convert_checkpoint
 from sake_jax.conversion import export as export_checkpoint
 from sake_jax.conversion import verify as verify_checkpoint
-from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
-from sake_jax.conversion.loader import locate
-from sake_jax.conversion.units import units
-from sake_jax.conversion.writer import require_free
-from sake_jax.models import network
+from sake_jax.models import param_axes
 from sake_jax.sharding import shard_shape
 
 GOLDEN = "An npz file with input_ids and logits (and attention_mask, sigma, cond) to compare with."
@@ -74,7 +78,7 @@ def parameter_table(checkpoint: Checkpoint, title: str, mesh: dict[str, int]) ->
     for column in ("parameter", "shape", "dtype", *(["on one device"] if mesh else [])):
         table.add_column(column)
     table.add_column("MB", justify="right")
-    axes = network.axes(checkpoint.config.network)
+    axes = param_axes(checkpoint.config.network)
     for path, leaf in checkpoint.weights.leaves.items():
         shapes = [leaf.shape, *([shard_shape(leaf.shape, axes[path], mesh)] if mesh else [])]
         whole, *part = (" × ".join(map(str, shape)) or "scalar" for shape in shapes)
@@ -142,7 +146,7 @@ def convert(
         processes.broadcast_from_leader(lambda: require_free(destination))
         folder = locate(source)
         checkpoint = in_dtype(open_checkpoint(folder), dtype)
-        planned = units(checkpoint)
+        planned = list_units(checkpoint)
         total = sum(unit.nbytes for unit in planned)
         title = f"{folder} → {destination}: {len(planned)} arrays, {total / 1e9:,.3f} GB"
         if processes.is_leader():

@@ -63,7 +63,7 @@ def plan(
     """
     with plain_errors():
         from sake_jax import planning
-        from sake_jax.conversion.loader import attending
+        from sake_jax.conversion import model_config, with_attention
         from sake_jax.planning import overhead, report
         from sake_jax.planning.sweep import best
 
@@ -82,7 +82,7 @@ def plan(
             cache=cache,
         )
         shape = {"batch": batch, "samples": samples, "prompt": prompt, "dtype": dtype}
-        job = planning.Job(attending(planning.described(model), attention), request, **shape)
+        job = planning.Job(with_attention(model_config(model), attention), request, **shape)
         chips = planning.topology(topology)
         tried = planning.sweep(job, chips) if sweep else []
         if tried:

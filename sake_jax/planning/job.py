@@ -10,10 +10,19 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from sake_jax.checks import one_of, require, whole
-from sake_jax.conversion.checkpoint import quantized
+from sake_jax.conversion import int8_config
 from sake_jax.core import Canvas
 from sake_jax.generation.canvas import canvas
-from sake_jax.models import LanguageModel, ModelConfig, fit, network
+from sake_jax.models import (
+    LanguageModel,
+    ModelConfig,
+    abstract,
+    exact_params,
+    flatten_params,
+    nest_params,
+    param_axes,
+    require_heads,
+)
 from sake_jax.planning.forms import Form
 from sake_jax.samplers.request import Request
 from sake_jax.samplers.step import Sampler
@@ -27,8 +36,8 @@ DTYPES = ("bfloat16", "float32", "int8")
 class Job:
     """A run to be planned, from shapes alone.
 
-    >>> from sake_jax.planning.known import described
-    >>> Job(described("tinystories"), Request(length=32), prompt=16).columns
+    >>> from sake_jax.conversion import model_config
+    >>> Job(model_config("tinystories"), Request(length=32), prompt=16).columns
     48
     """
 
@@ -60,21 +69,19 @@ class Job:
 
     @property
     def network(self) -> Any:
-        return quantized(self.config).network if self.dtype == "int8" else self.config.network
+        return int8_config(self.config).network if self.dtype == "int8" else self.config.network
 
     @property
     def leaves(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes and dtypes of the parameters by path."""
         short = jnp.float32 if self.dtype == "float32" else jnp.bfloat16
-        keep = network.exact(self.network)
+        keep = exact_params(self.network)
 
         def leaf(path: str, found: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
             kept = path in keep or found.dtype == jnp.int8
             return jax.ShapeDtypeStruct(found.shape, found.dtype if kept else short)
 
-        return {
-            p: leaf(p, found) for p, found in network.flat(network.abstract(self.network)).items()
-        }
+        return {p: leaf(p, found) for p, found in flatten_params(abstract(self.network)).items()}
 
     def in_form(self, form: Form) -> "Job":
         """The same job in one of `forms.FORMS`, in place of the request's guidance."""
@@ -83,10 +90,10 @@ class Job:
     def arguments(self, mesh: Mesh) -> tuple[Sampler, Params, Any, Canvas]:
         """What `run` is called with, as shapes on a mesh."""
         sizes = dict(mesh.shape)
-        fit.require_heads(self.network, sizes)
+        require_heads(self.network, sizes)
         rule = "the mesh's data axis must divide the batch"
         require(self.batch % sizes["data"] == 0, rule, sizes["data"], f"batch is {self.batch}")
-        params = network.nested(
+        params = nest_params(
             {path: _placed(mesh, leaf, self.axes[path]) for path, leaf in self.leaves.items()}
         )
         sampler = self.sampler(params)
@@ -97,7 +104,7 @@ class Job:
     @functools.cached_property
     def axes(self) -> dict[str, Axes]:
         """Logical names of the parameters' axes by path."""
-        return network.axes(self.network)
+        return param_axes(self.network)
 
     def sampler(self, params: Params) -> Sampler:
         config = dataclasses.replace(self.config, network=self.network)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from sake_jax.models import fit
+from sake_jax.models import bytes_per_device
 from sake_jax.planning.chips import GIB
 from sake_jax.planning.count import Cost, Counter, trace
 from sake_jax.planning.job import Job
@@ -70,7 +70,7 @@ class Plan:
     @property
     def held(self) -> int:
         """Bytes of parameters on one chip."""
-        return fit.held(self.job.network, self.job.leaves, self.mesh)
+        return bytes_per_device(self.job.network, self.job.leaves, self.mesh)
 
     @property
     def roomy(self) -> bool:

@@ -1,7 +1,7 @@
 """Which mesh of some chips is fastest."""
 
 from sake_jax.checks import require
-from sake_jax.models.fit import splits
+from sake_jax.models import mesh_splits
 from sake_jax.planning.job import Job
 from sake_jax.planning.plan import Plan, gib, plan
 from sake_jax.planning.topology import Topology
@@ -11,7 +11,9 @@ def sweep(job: Job, topology: Topology) -> list[Plan]:
     """A plan for every mesh that divides heads and batch, by our count, the fastest first; those
     whose parameters do not fit at the end."""
     sizes = [
-        each for each in splits(job.network.H, topology.devices) if not job.batch % each["data"]
+        each
+        for each in mesh_splits(job.network.H, topology.devices)
+        if not job.batch % each["data"]
     ]
     found = [plan(job, topology, each, compile_it=False) for each in sizes]
     rule = f"{topology.devices} devices must divide into batch and heads"

@@ -8,15 +8,13 @@ from sake_jax.samplers import presets
 from sake_jax.samplers.step import Sampler
 
 KINDS = ("auto", "masked", "ancestral", "block")
-FAMILIES = {"mdlm": "ancestral", "udlm": "ancestral", "bd3lm": "block"}
-"""What a family is sampled with, if not "masked"."""
 BLOCK = 32
 """Columns of a block for masked decoding, where they divide the length."""
 
 
 def kind_of(lm: LanguageModel) -> str:
     """Which of `KINDS` a model's family is sampled with."""
-    return FAMILIES.get(lm.config.family, "masked")
+    return lm.config.sampler
 
 
 def usual(

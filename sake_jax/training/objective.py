@@ -5,10 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from sake_jax.losses import absorb, absorb_exactly, masked_terms, spread, surprise
-from sake_jax.models import network
-from sake_jax.models.config import ModelConfig
-from sake_jax.models.denoiser import NetworkDenoiser
-from sake_jax.models.page import Page, whole
+from sake_jax.models import ModelConfig, NetworkDenoiser, aligned_features, network_input
 from sake_jax.typing import Key, Params, Tokens
 
 LEAST = 1e-3
@@ -27,14 +24,16 @@ def loss(config: ModelConfig, noise: str, params: Params, tokens: Tokens, key: K
     """
     denoiser = NetworkDenoiser(config.network)
     if config.network.causal:
-        logits = denoiser.head(params, _features(config, params, tokens, None))
+        features = aligned_features(config.network, params, network_input(config, tokens))
+        logits = denoiser.head(params, features)
         return jnp.mean(surprise(logits[:, 1:], tokens[:, 1:]))
     noisy, time = corrupt(config, noise, tokens, key)
     clean = tokens if config.network.block_size else None
-    logits = denoiser.head(params, _features(config, params, noisy, clean))
-    subs = config.family != "llada"
+    inputs = network_input(config, noisy, clean=clean)
+    logits = denoiser.head(params, aligned_features(config.network, params, inputs))
     assert config.mask_id is not None, "recipes have one"
-    return jnp.mean(masked_terms(logits, tokens, noisy, time, config.mask_id, subs=subs))
+    options = {"predicts_mask": config.predicts_mask}
+    return jnp.mean(masked_terms(logits, tokens, noisy, time, config.mask_id, **options))
 
 
 def corrupt(config: ModelConfig, noise: str, tokens: Tokens, key: Key) -> tuple[Tokens, Array]:
@@ -61,10 +60,3 @@ def corrupt(config: ModelConfig, noise: str, tokens: Tokens, key: Key) -> tuple[
         return noisy, count.astype(jnp.float32) / size
     time = LEAST + (1 - LEAST) * u if noise == "llada" else LEAST + (1 - 2 * LEAST) * u
     return absorb(keys, tokens, everything, time, config.mask_id), time
-
-
-def _features(config: ModelConfig, params: Params, tokens: Tokens, clean: Tokens | None) -> Array:
-    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
-    page = Page(tokens, positions, jnp.ones(tokens.shape, bool), clean=clean)
-    features = network.apply(config.network, params, page, whole(page)).features
-    return NetworkDenoiser(config.network).align(features)

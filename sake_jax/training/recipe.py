@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sake_jax.checks import number, one_of, require
-from sake_jax.models.config import DiTConfig, ModelConfig, TransformerConfig
+from sake_jax.conversion import family
+from sake_jax.models import DiTConfig, ModelConfig, TransformerConfig
 
 KINDS = ("llada", "causal", "mdlm", "bd3lm")
 NOISES = ("exact", "llada", "mdlm")
@@ -131,13 +132,13 @@ class Recipe:
             network = TransformerConfig(
                 **sizes, **heads, rope_theta=10_000.0, causal=m.kind == "causal"
             )
-            family = {"llada": "llada", "causal": "llama"}[m.kind]
-            own = {} if m.kind == "causal" else {"mask_id": mask_id}
-            return ModelConfig(family=family, network=network, **own, **ids)
+            if m.kind == "causal":
+                return family("llama").model(network, **ids)
+            return family(m.kind).model(network, mask_id=mask_id, **ids)
         network = DiTConfig(
             **sizes, cond_dim=128, block_size=m.block, stored_limits=m.kind == "bd3lm"
         )
-        return ModelConfig(family=m.kind, network=network, mask_id=mask_id)
+        return family(m.kind).model(network, mask_id=mask_id)
 
 
 def recipes() -> dict[str, Path]:

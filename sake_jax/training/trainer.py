@@ -17,8 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import v1 as orbax
 
 from sake_jax.checks import require
-from sake_jax.models import network
-from sake_jax.models.config import ModelConfig
+from sake_jax.models import ModelConfig, exact_params, flatten_params, init, nest_params
 from sake_jax.node import Node
 from sake_jax.training import corpus
 from sake_jax.training.objective import loss
@@ -219,7 +218,7 @@ class Trainer:
 
 def initial(config: ModelConfig, training: Training) -> TrainState:
     """Fresh parameters; the head begins small, so that all tokens are about equally likely."""
-    params = network.init(config.network, jax.random.key(training.seed))
+    params = init(config.network, jax.random.key(training.seed))
     params["output"]["rows"] = params["output"]["rows"] / config.network.D**0.5
     moments = optimizer(training, params).init(params)
     # A copy: both are donated to the same step.
@@ -245,7 +244,7 @@ def step(
     if mesh is not None:
         spread = NamedSharding(mesh, PartitionSpec("data"))
         tokens = jax.lax.with_sharding_constraint(tokens, spread)
-    frozen = network.exact(config.network)
+    frozen = exact_params(config.network)
 
     def lossy(params: Params) -> Array:
         rounded = _rounded(params, jnp.dtype(training.precision), frozen)
@@ -286,5 +285,5 @@ def _others(
     change: Callable[[Array], Array],
     change_some: Callable[[Array], Array],
 ) -> Params:
-    leaves = network.flat(tree).items()
-    return network.nested({n: change_some(x) if n in some else change(x) for n, x in leaves})
+    leaves = flatten_params(tree).items()
+    return nest_params({n: change_some(x) if n in some else change(x) for n, x in leaves})

@@ -14,13 +14,13 @@ from sake_jax.conversion import convert, export, open_checkpoint, verify
 from sake_jax.conversion import manifest as manifests
 from sake_jax.conversion.loader import parameters
 from sake_jax.conversion.manifest import Manifest
-from sake_jax.models.network import flat
+from sake_jax.models import flatten_params
 
 
 def same(ours, theirs):
-    assert flat(ours).keys() == flat(theirs).keys()
-    for path, leaf in flat(ours).items():
-        other = flat(theirs)[path]
+    assert flatten_params(ours).keys() == flatten_params(theirs).keys()
+    for path, leaf in flatten_params(ours).items():
+        other = flatten_params(theirs)[path]
         assert leaf.dtype == other.dtype, path
         np.testing.assert_array_equal(np.asarray(leaf), np.asarray(other), err_msg=path)
 
@@ -138,8 +138,8 @@ def test_load_follows_the_default_device():
 
 
 def test_int8_kernels_are_within_half_a_step():
-    exact = flat(sj.load(GOLDENS / "llada_moe").params)
-    made = flat(sj.load(GOLDENS / "llada_moe", dtype="int8").params)
+    exact = flatten_params(sj.load(GOLDENS / "llada_moe").params)
+    made = flatten_params(sj.load(GOLDENS / "llada_moe", dtype="int8").params)
     kernels = [path for path, leaf in made.items() if leaf.dtype == jnp.int8]
     assert len(kernels) == 7
     for path in kernels:
@@ -198,9 +198,9 @@ def test_killed_between_the_save_and_the_journal(tmp_path, small_batches, monkey
             raise Killed
         real(self, arrays)
 
-    real = manifests.Journal.add
+    real = manifests.UnfinishedConversion.add
     with monkeypatch.context() as patch:
-        patch.setattr(manifests.Journal, "add", add)
+        patch.setattr(manifests.UnfinishedConversion, "add", add)
         with pytest.raises(Killed):
             convert(GOLDENS / "llada", tmp_path / "ours")
     assert convert(GOLDENS / "llada", tmp_path / "ours").units == whole.units

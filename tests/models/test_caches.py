@@ -31,8 +31,8 @@ def test_a_refresh_fills_the_cache_as_fast_dllm_does(llada, golden):
     g = golden("llada/golden_fastdllm.npz")
     features, cache = filled(llada, g["x_full"], 5)
     close(llada.denoiser.head(llada.params, features), g["logits_full_x"])
-    np.testing.assert_allclose(heads_first(cache.memory.keys), g["keys_prerope"], atol=2e-4)
-    np.testing.assert_allclose(heads_first(cache.memory.values), g["values"], atol=2e-4)
+    np.testing.assert_allclose(heads_first(cache.kv.keys), g["keys_prerope"], atol=2e-4)
+    np.testing.assert_allclose(heads_first(cache.kv.values), g["values"], atol=2e-4)
 
 
 def test_prefix_cache_recomputes_the_block_and_what_follows(llada, golden):
@@ -52,10 +52,8 @@ def test_dual_cache_recomputes_the_block_and_keeps_all_features(llada, golden):
     view = view_of(llada, g["y_full"], start=start, width=stop - start)
     features, cache = jax.jit(llada.denoiser.read)(llada.params, view, cache)
     close(llada.denoiser.head(llada.params, features[:, start:stop]), g["logits_dual_cache"])
-    np.testing.assert_allclose(
-        heads_first(cache.memory.keys), g["keys_prerope_after_dual"], atol=2e-4
-    )
-    np.testing.assert_allclose(heads_first(cache.memory.values), g["values_after_dual"], atol=2e-4)
+    np.testing.assert_allclose(heads_first(cache.kv.keys), g["keys_prerope_after_dual"], atol=2e-4)
+    np.testing.assert_allclose(heads_first(cache.kv.values), g["values_after_dual"], atol=2e-4)
     np.testing.assert_array_equal(features[:, :start], before[:, :start])
     np.testing.assert_array_equal(features[:, stop:], before[:, stop:])
 

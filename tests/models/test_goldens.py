@@ -9,9 +9,8 @@ import pytest
 import sake_jax as sj
 from conftest import GOLDENS
 from networks import close, view_of
-from sake_jax.models.denoiser import total_noise
-from sake_jax.models.dit import allowed, side_by_side
-from sake_jax.models.page import Page, whole
+from sake_jax.models import network_input, total_noise
+from sake_jax.models.dit import side_by_side, visible
 
 FAMILIES = (
     "llada",
@@ -123,10 +122,9 @@ def test_bd3lm_training_form(models, golden):
 
 def test_bd3lm_training_mask(models, golden):
     lm, g = models["bd3lm"], golden("bd3lm/golden.npz")
-    attend = jnp.ones(g["xt"].shape, bool)
     xt, x0 = jnp.asarray(g["xt"]), jnp.asarray(g["x0"])
-    page = side_by_side(Page(xt, lm.positions(attend), attend, clean=x0))
-    seen = allowed(lm.config.network, page, whole(page), page.positions, page.attend)
+    inputs = side_by_side(network_input(lm.config, xt, clean=x0))
+    seen = visible(lm.config.network, inputs, inputs.positions, inputs.attend)
     np.testing.assert_array_equal(seen[0], g["attention_mask_train"].astype(bool))
 
 

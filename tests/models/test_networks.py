@@ -11,10 +11,19 @@ from flax import nnx
 import sake_jax as sj
 from conftest import GOLDENS
 from networks import close
-from sake_jax.models import DiTConfig, TransformerConfig, abstract, init, language, network, page
+from sake_jax.models import (
+    DiTConfig,
+    NetworkInput,
+    TransformerConfig,
+    abstract,
+    flatten_params,
+    forward,
+    init,
+    language,
+    layers,
+    network,
+)
 from sake_jax.models.mlp import Experts
-from sake_jax.models.network import flat
-from sake_jax.models.page import Page, whole
 from sake_jax.sharding import RULES, spec
 
 SMALL = TransformerConfig(V=20, D=16, N=3, H=4, K=2, F=24, head_dim=4, context=32)
@@ -33,23 +42,23 @@ VARIANTS = {
 }  # fmt: skip
 
 
-def page_of(tokens) -> Page:
+def input_of(tokens) -> NetworkInput:
     tokens = jnp.asarray(tokens, jnp.int32)
     positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
-    return Page(tokens, positions, jnp.ones(tokens.shape, bool))
+    return NetworkInput(tokens, positions, jnp.ones(tokens.shape, bool))
 
 
 def features(config, params, tokens):
-    ids = page_of(tokens)
-    return network.apply(config, params, ids, whole(ids)).features
+    ids = input_of(tokens)
+    return forward(config, params, ids).features
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("quantized", [False, True])
 def test_fresh_parameters_have_the_abstract_shapes_and_named_axes(name, quantized):
     config = dataclasses.replace(VARIANTS[name], quantized=quantized)
-    params = flat(init(config, jax.random.key(0)))
-    expected, axes = flat(abstract(config)), network.axes(config)
+    params = flatten_params(init(config, jax.random.key(0)))
+    expected, axes = flatten_params(abstract(config)), network.param_axes(config)
     assert params.keys() == expected.keys() == axes.keys()
     for path, leaf in params.items():
         assert leaf.shape == expected[path].shape
@@ -60,7 +69,7 @@ def test_fresh_parameters_have_the_abstract_shapes_and_named_axes(name, quantize
 
 
 def test_every_kernel_of_a_transformer_is_split_by_a_tensor_mesh():
-    axes = network.axes(SMALL)
+    axes = network.param_axes(SMALL)
     whole_ones = {
         path
         for path, names in axes.items()
@@ -75,7 +84,7 @@ def test_scanned_layers_equal_unrolled_ones(name, monkeypatch):
     params = init(config, jax.random.key(1))
     tokens = np.random.default_rng(0).integers(0, 20, (2, 8))
     unrolled = jax.jit(features, static_argnums=0)(config, params, tokens)
-    monkeypatch.setattr(page, "UNROLLED", 0)
+    monkeypatch.setattr(layers, "UNROLLED", 0)
     scanned = jax.jit(lambda *a: features(config, *a))(params, tokens)
     np.testing.assert_allclose(scanned, unrolled, atol=1e-5)
 
@@ -111,14 +120,14 @@ def test_gradients_reach_every_trained_parameter(name):
 
     @jax.jit
     def loss(params):
-        ids = page_of(tokens)
+        ids = input_of(tokens)
         if config.classes:
             ids = ids.replace(cond=jnp.array([0, 1]), sigma=jnp.array([0.1, 0.5]))
-        rows = network.apply(config, params, ids, whole(ids)).features
+        rows = forward(config, params, ids).features
         return jnp.mean(jax.nn.logsumexp(3 * denoiser.head(params, rows), axis=-1) ** 2)
 
     idle = {"frequencies", "lowest_noise", "highest_noise"}
-    for path, gradient in flat(jax.grad(loss)(params)).items():
+    for path, gradient in flatten_params(jax.grad(loss)(params)).items():
         assert np.isfinite(gradient).all()
         assert np.any(gradient != 0) == (path not in idle), path
 

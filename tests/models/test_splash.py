@@ -10,10 +10,11 @@ import pytest
 
 import sake_jax as sj
 from conftest import GOLDENS
+from sake_jax.conversion import model_config
 from sake_jax.models import TransformerConfig
 from sake_jax.models.attention import plain
 from sake_jax.models.splash import splash
-from sake_jax.planning import Job, described, plan, topology
+from sake_jax.planning import Job, plan, topology
 from sake_jax.samplers.request import Request
 from sake_jax.sharding import sharding
 
@@ -79,7 +80,7 @@ def test_what_cannot_be(name, attention, said):
 def test_long_canvases_take_less_of_a_tpu(mesh):
     """By the compiler's memory and estimate, which has no number for the kernel itself."""
     pytest.importorskip("libtpu")
-    config = described("llada-8b")
+    config = model_config("llada-8b")
     assert isinstance(config.network, TransformerConfig)
     small = dataclasses.replace(config.network, N=4)  # the layers are a loop
     found = {}

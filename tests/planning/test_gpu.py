@@ -4,7 +4,8 @@ import importlib.util
 
 import pytest
 
-from sake_jax.planning import Job, described, plan, topology
+from sake_jax.conversion import model_config
+from sake_jax.planning import Job, plan, topology
 from sake_jax.planning.chips import CHIPS, GIB
 from sake_jax.planning.overhead import overheads
 from sake_jax.samplers.request import Request
@@ -13,7 +14,7 @@ missing = importlib.util.find_spec("jax_cuda12_plugin") is None
 reason = "needs jax-cuda12-plugin and jax-cuda12-pjrt of JAX's release (pip install --no-deps)"
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing, reason=reason)]
 
-TINY = described("tinystories")
+TINY = model_config("tinystories")
 
 
 @pytest.mark.parametrize("chips", ["h100:8", "a100:2"])
@@ -40,7 +41,7 @@ def test_a_model_is_split():
 
 def test_llada_fits_one_h100():
     request = Request(length=128, block=32, temperature=0.7)
-    found = plan(Job(described("llada-8b"), request, prompt=128), topology("h100:1"), {})
+    found = plan(Job(model_config("llada-8b"), request, prompt=128), topology("h100:1"), {})
     assert found.fits
     assert found.memory is not None
     assert found.held <= found.memory.peak < 20 * GIB
@@ -49,7 +50,7 @@ def test_llada_fits_one_h100():
 
 
 def test_guidances_add_what_they_should():
-    job = Job(described("llada-8b"), Request(length=128, block=32), prompt=128)
+    job = Job(model_config("llada-8b"), Request(length=128, block=32), prompt=128)
     found = overheads(job, topology("h100:1"), {})
     base = found["none"].cost.seconds
     assert found["SAKE folded"].cost.seconds <= 1.005 * base

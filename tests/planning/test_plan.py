@@ -5,8 +5,9 @@ import types
 import jax
 import pytest
 
+from sake_jax.conversion import model_config
 from sake_jax.models import LanguageModel
-from sake_jax.planning import Job, described, plan, sweep, topology
+from sake_jax.planning import Job, plan, sweep, topology
 from sake_jax.planning.chips import CHIPS, Chip
 from sake_jax.planning.overhead import FORMS, overheads
 from sake_jax.planning.plan import shares
@@ -16,7 +17,7 @@ from sake_jax.planning.topology import Topology
 from sake_jax.samplers import blocks, masked, sampler
 from sake_jax.samplers.request import Request
 
-TINY = described("tests/goldens/llada")
+TINY = model_config("tests/goldens/llada")
 SMALL = Chip("small", "cpu", memory=1e9, flops=1e12, bandwidth=1e11, link=1e10, clock=1e9)
 
 
@@ -138,13 +139,6 @@ def test_a_compiler_that_is_not_installed(monkeypatch):
 def test_jobs_that_cannot_be(options, said):
     with pytest.raises(ValueError, match=said):
         job(**options)
-
-
-def test_models_by_name():
-    assert described("GSAI-ML/LLaDA-8B-Instruct") is described("llada-8b")
-    assert described("tinystories").network.D == 256
-    with pytest.raises(ValueError, match="the model must be llada-8b"):
-        described("no such model")
 
 
 def test_chips_have_what_plans_need():

@@ -6,7 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sake_jax import cli
-from sake_jax.planning import Job, described, plan, topology
+from sake_jax.conversion import model_config
+from sake_jax.planning import Job, plan, topology
 from sake_jax.planning.chips import GIB
 from sake_jax.planning.overhead import overheads
 from sake_jax.samplers.request import Request
@@ -26,11 +27,11 @@ PROTOTYPE = [
 
 def llada(batch: int, prompt: int, **words) -> Job:
     request = Request(length=128, block=32, temperature=0.7, **words)
-    return Job(described("llada-8b"), request, batch=batch, prompt=prompt)
+    return Job(model_config("llada-8b"), request, batch=batch, prompt=prompt)
 
 
 def test_a_small_model():
-    job = Job(described("tinystories"), Request(length=16), batch=8, prompt=16)
+    job = Job(model_config("tinystories"), Request(length=16), batch=8, prompt=16)
     found = plan(job, topology("v5e:2x4"), {"data": 8})
     assert found.fits
     assert found.compiler_flops

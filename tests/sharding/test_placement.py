@@ -12,7 +12,7 @@ import sake_jax as sj
 from conftest import GOLDENS
 from sake_jax.conversion.checkpoint import open_checkpoint
 from sake_jax.conversion.loader import parameters
-from sake_jax.models import choose, fit, network
+from sake_jax.models import choose_mesh, fit, network
 from sake_jax.sharding import HIDDEN, LOGITS, constrain, constrain_rows, mesh_of, padded, spec
 
 GB = 10**9
@@ -103,23 +103,23 @@ def test_no_byte_of_a_checkpoint_is_read_twice(sizes):
     ],
 )
 def test_the_mesh_that_fits(memory, devices, expected):
-    leaves = network.flat(network.abstract(LLADA))
+    leaves = network.flatten_params(network.abstract(LLADA))
     short = {p: jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16) for p, leaf in leaves.items()}
-    sizes = choose(LLADA, devices, memory * GB, leaves=short)
+    sizes = choose_mesh(LLADA, devices, memory * GB, leaves=short)
     assert sizes == dict(zip(("data", "fsdp", "tensor"), expected, strict=True))
-    assert fit.held(LLADA, short, sizes) <= fit.SHARE * memory * GB
+    assert fit.bytes_per_device(LLADA, short, sizes) <= fit.SHARE * memory * GB
 
 
 def test_key_heads_do_not_limit_the_mesh_but_query_heads_do():
     grouped = dataclasses.replace(LLADA, H=28, K=4)
-    assert choose(grouped, 8, 8 * GB) == {"data": 1, "fsdp": 2, "tensor": 4}
+    assert choose_mesh(grouped, 8, 8 * GB) == {"data": 1, "fsdp": 2, "tensor": 4}
 
 
 def test_a_model_that_does_not_fit_says_what_would():
     with pytest.raises(ValueError, match=r"32\.06 GB .* 4 devices, got '8\.00 GB each'; use 8"):
-        choose(LLADA, 4, 8 * GB)
+        choose_mesh(LLADA, 4, 8 * GB)
     with pytest.raises(ValueError, match="use devices with more memory, or dtype='int8'"):
-        choose(dataclasses.replace(LLADA, H=1, K=1), 8, 1000)
+        choose_mesh(dataclasses.replace(LLADA, H=1, K=1), 8, 1000)
 
 
 def test_load_chooses(monkeypatch):

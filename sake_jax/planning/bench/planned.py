@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from sake_jax import planning
+from sake_jax.conversion import model_config
 from sake_jax.planning.forms import BASE, DEFAULT, FORMS
 from sake_jax.planning.overhead import overheads
 from sake_jax.planning.plan import Plan
@@ -34,7 +35,7 @@ class Outline:
 
     def job(self, prompt: int) -> planning.Job:
         request = Request(length=self.length, steps=self.steps, temperature=0.7)
-        config = planning.described(self.model)
+        config = model_config(self.model)
         return planning.Job(config, request, batch=self.batch, prompt=prompt)
 
 

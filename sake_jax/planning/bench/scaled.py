@@ -4,10 +4,10 @@ import dataclasses
 
 import jax
 
-from sake_jax.models import LanguageModel, network
-from sake_jax.models.config import ModelConfig, TransformerConfig
-from sake_jax.planning.known import LLADA
+from sake_jax.conversion import family, model_config
+from sake_jax.models import LanguageModel, TransformerConfig, init
 
+LLADA = model_config("llada-8b").network
 SHARE = LLADA.V / (LLADA.N * LLADA.D)
 """A row takes V D operations in the head and 13 N D² in the layers: with V as N D, the head has the
 share that it has in LLaDA-8B."""
@@ -30,11 +30,11 @@ def vocabulary(D: int, N: int) -> int:
 
 def model(c: TransformerConfig, seed: int = 0) -> LanguageModel:
     """Random weights, scaled so that positions differ and no two chances round to the same."""
-    params = network.init(c, jax.random.key(seed))
+    params = init(c, jax.random.key(seed))
     params["output"]["rows"] *= 3 / c.D**0.5
     params["blocks"]["attention"]["query"]["kernel"] *= 3
     params["blocks"]["attention"]["out"]["kernel"] *= 3
-    return LanguageModel(ModelConfig(family="llada", network=c, mask_id=c.V - 1), params)
+    return LanguageModel(family("llada").model(c, mask_id=c.V - 1), params)
 
 
 def scaled(D: int = 256, N: int = 4, H: int = 2, times: int = 1) -> LanguageModel:

@@ -7,10 +7,9 @@ import pytest
 
 from sake_jax.planning.bench import measured, planned
 from sake_jax.planning.bench.clock import Setting, program, timed
-from sake_jax.planning.bench.scaled import SHARE, llada, scaled, vocabulary
+from sake_jax.planning.bench.scaled import LLADA, SHARE, llada, scaled, vocabulary
 from sake_jax.planning.chips import Chip
 from sake_jax.planning.forms import BASE, DEFAULT, FORMS, FREE
-from sake_jax.planning.known import LLADA
 from sake_jax.planning.topology import Topology
 
 TINY = Setting(prompts=(8,), length=4, steps=2, batch=2, rounds=2)
