@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from sake_jax.cli import app
 from sake_jax.evaluate import search as searching
 from sake_jax.evaluate.results import read
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 SMALL = ("--length", "8", "--steps", "2", "--temperature", "1")
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import sake_jax as sj
 from sake_jax import cli
-from sake_jax.cli import options
 from sake_jax.cli.generate import asked
+from sake_jax.cli.options import RunOptions
 from sake_jax.cli.screen import NOISE, Screen
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 SMALL = ("--length", "8", "--samples", "2")
 
@@ -48,9 +48,9 @@ def test_meshes_by_name():
     """'auto' is for `load` to choose: a copy of a small model for each of the eight devices."""
     sizes = {"auto": (8, 1, 1), "fsdp=2,tensor=4": (1, 2, 4)}
     for name, expected in sizes.items():
-        mesh = options.load("tinystories", None, name).params["norm"]["weight"].sharding.mesh
+        mesh = RunOptions(mesh=name).load().params["norm"]["weight"].sharding.mesh
         assert tuple(mesh.shape.values()) == expected
-    alone = options.load("tinystories", None, None).params["norm"]["weight"]
+    alone = RunOptions().load().params["norm"]["weight"]
     assert len(alone.sharding.device_set) == 1
 
 
@@ -149,7 +149,10 @@ def test_a_stop_string_ends_a_text():
         (["x", "--show", "--json"], "--show draws, --json does not"),
         (["x", "--file", "y"], "give a prompt or --file"),
         (["--file", "/nowhere/prompts.txt"], "No such file"),
-        (["x", "--sampler", "ancestral", "--cache", "dual"], "cache is for masked decoding"),
+        (
+            ["x", "--sampler", "ancestral", "--cache", "dual"],
+            "cache is for masked or block decoding",
+        ),
         (["x", "--sampler", "ancestral", "--block", "8"], "block is for masked decoding"),
         (["x", "--sampler", "block"], "block needs a model of block diffusion"),
         (["x", "--compare", "--judge", "tinystories"], "must be a causal model"),

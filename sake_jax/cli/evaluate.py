@@ -12,28 +12,27 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
+import sake_jax as sj
 from sake_jax.checks import number, one_of, require
-from sake_jax.cli import options
-from sake_jax.cli.checkpoints import plain_errors
-from sake_jax.cli.generate import remember_programs
+from sake_jax.cli.command import changes, command, fields
+from sake_jax.cli.options import RunOptions
 from sake_jax.evaluate import Task, gsm8k, humaneval, mbpp, open_ended
 from sake_jax.evaluate.presets import Preset, presets
 from sake_jax.evaluate.report import report as write_report
 from sake_jax.evaluate.results import Results, read
-from sake_jax.evaluate.run import Shard, run
+from sake_jax.evaluate.run import Shard
+from sake_jax.evaluate.run import run as run_task
 from sake_jax.evaluate.sandbox import Limits, run_programs
 from sake_jax.evaluate.search import search as look
 from sake_jax.evaluate.search import usual_grid
 from sake_jax.generation.prompts import has_chat
 from sake_jax.metrics import load_judge
-from sake_jax.models import LanguageModel
-from sake_jax.samplers.request import Request
 from sake_jax.sharding import broadcast_from_leader, is_leader
 
 app = typer.Typer()
 
 TASKS = ("humaneval", "mbpp", "gsm8k", "story", "brainstorm")
-OWN = Preset("", Request(temperature=0.2), "tinystories")
+OWN = Preset("", sj.Request(temperature=0.2), "tinystories")
 """Where no row of the paper is asked for."""
 EVAL = """Examples:
 
@@ -71,9 +70,10 @@ Seconds = Annotated[
 Ks = Annotated[str, typer.Option("--k", help="Numbers of samples for pass@k and votes: '1,8,32'.")]
 
 
-@app.command("eval", epilog=EVAL)
+@command(app, "eval", epilog=EVAL)
 def evaluate(
     task: TaskName,
+    *,
     data: Data = None,
     examples: Examples = None,
     limit: Limit = None,
@@ -90,21 +90,8 @@ def evaluate(
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Answers to each problem.")] = 1,
     k: Ks = "1",
-    guidance: options.Guidance = None,
-    strength: options.Strength = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    bandwidth: options.Bandwidth = None,
-    attention_bandwidth: options.AttentionBandwidth = None,
-    length: options.Length = None,
-    steps: options.Steps = None,
-    block: options.Block = None,
-    sampler: options.Sampler = None,
-    cache: options.Cache = None,
-    seed: options.Seed = 0,
-    batch: options.Batch = 32,
-    dtype: options.Dtype = None,
-    mesh: options.Mesh = None,
+    changed: Annotated[dict[str, Any], changes(sj.Request)],
+    run: Annotated[RunOptions, fields(without=("model", "chat"))],
     chat: Annotated[bool, typer.Option("--chat", help="Use the model's chat template.")] = False,
     judge: Annotated[
         str | None, typer.Option(help="Also the perplexity under this causal model, or 'smollm2'.")
@@ -115,7 +102,6 @@ def evaluate(
     shard: Annotated[
         str, typer.Option(help="'0/4': the first of four processes that share a run and a folder.")
     ] = "0/1",
-    distributed: options.Distributed = False,
     seconds: Seconds = 10.0,
     unsafe: Unsafe = False,
 ) -> None:
@@ -125,86 +111,61 @@ def evaluate(
     Programs that the model wrote run contained, without network, files, or much of anything.
     Without --preset there is no guidance, the temperature is 0.2 and the length 64.
     """
-    with plain_errors():
-        row = presets()[one_of("preset", preset, presets())] if preset else OWN
-        request = options.requested(
-            row.request,
-            guidance=guidance,
-            strength=strength,
-            temperature=temperature,
-            top_p=top_p,
-            bandwidth=bandwidth,
-            attention_bandwidth=attention_bandwidth,
-            length=length,
-            steps=steps,
-            block=block,
-            sampler=sampler,
-            cache=cache,
-        )
-        guided, remedy = request.guidance != "none", "name one with --guidance"
-        require(guided or strength is None, "--strength is for guidances", strength, remedy)
-        part, ks = _shard(shard), _numbers(k)
-        require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
-        options.join(distributed)
-        asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
-        folder = out or Path("runs") / task
-        writer = model or row.model
-        configuration = {
-            "task": task,
-            "model": writer,
-            "samples": samples,
-            "seed": seed,
-        }
-        configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
-        if is_leader():
-            typer.echo(json.dumps(configuration, indent=1))
-        lm = _load(writer, dtype, mesh)
-        rule = "--chat needs a model with a chat template"
-        require(has_chat(lm) or not chat, rule, lm.config.family, "leave it out")
-        found = run(
-            lm,
-            request.build(lm),
-            asked,
-            folder,
-            samples=samples,
-            seed=seed,
-            batch=batch,
-            chat=chat,
-            shard=part,
-            about=configuration | {"name": _title(request)},
-            progress=sys.stderr.isatty(),
-        )
-        broadcast_from_leader(lambda: _conclude(found, asked, ks, judge))  # the others wait for it
+    row = presets()[one_of("preset", preset, presets())] if preset else OWN
+    request = dataclasses.replace(row.request, **changed)
+    guided, remedy = request.guidance != "none", "name one with --guidance"
+    strength = changed.get("strength")
+    require(guided or strength is None, "--strength is for guidances", strength, remedy)
+    part, ks = _shard(shard), _numbers(k)
+    require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
+    run.connect()
+    asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
+    folder = out or Path("runs") / task
+    run = dataclasses.replace(run, model=model or row.model)
+    configuration = {"task": task, "model": run.model, "samples": samples, "seed": run.seed}
+    configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
+    if is_leader():
+        typer.echo(json.dumps(configuration, indent=1))
+    lm = run.load()
+    rule = "--chat needs a model with a chat template"
+    require(has_chat(lm) or not chat, rule, lm.config.family, "leave it out")
+    results = run_task(
+        lm,
+        request.build(lm),
+        asked,
+        folder,
+        samples=samples,
+        seed=run.seed,
+        batch=run.batch,
+        chat=chat,
+        shard=part,
+        about=configuration | {"name": _title(request)},
+        progress=sys.stderr.isatty(),
+    )
+    broadcast_from_leader(lambda: _conclude(results, asked, ks, judge))  # the others wait for it
 
 
-@app.command(epilog=REPORT)
+@command(app, epilog=REPORT)
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Runs of one task, as eval wrote them.")],
     k: Ks = "1",
     out: Annotated[Path, typer.Option(help="The folder of the report.")] = Path("runs/report"),
 ) -> None:
     """Compare runs of a task: tables, the paper's figures beside them, and pass@k as a figure."""
-    with plain_errors():
-        _show(write_report([read(folder) for folder in folders], out, _numbers(k)), out)
+    _show(write_report([read(folder) for folder in folders], out, _numbers(k)), out)
 
 
-@app.command(epilog=SEARCH)
+@command(app, epilog=SEARCH)
 def search(
     task: TaskName,
+    *,
     data: Data = None,
     examples: Examples = None,
     limit: Limit = None,
-    model: options.Model = "tinystories",
     k: Annotated[int, typer.Option(min=1, help="Settings are chosen by pass@k.")] = 8,
     share: Annotated[float, typer.Option(help="Of the problems, to choose on.")] = 0.5,
-    top_p: options.TopP = 0.95,
-    length: options.Length = 64,
-    steps: options.Steps = None,
-    block: options.Block = None,
-    seed: options.Seed = 0,
-    batch: options.Batch = 32,
-    dtype: options.Dtype = None,
-    mesh: options.Mesh = None,
+    request: Annotated[sj.Request, fields(["top_p", "length", "steps", "block"], top_p=0.95)],
+    run: Annotated[RunOptions, fields(without=("chat", "distributed"))],
     out: Annotated[Path | None, typer.Option(help="The folder; it is resumed.")] = None,
     seconds: Seconds = 10.0,
     unsafe: Unsafe = False,
@@ -215,15 +176,12 @@ def search(
     Temperatures, strengths and bandwidths are searched; --top-p is for the guided methods, that of
     plain temperature is searched too.
     """
-    with plain_errors():
-        asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
-        words = {"top_p": top_p, "length": length, "steps": steps, "block": block}
-        base = options.requested(Request(), **words)
-        lm, folder = _load(model, dtype, mesh), out or Path("runs") / f"{task}-search"
-        shown = sys.stderr.isatty()
-        choices = {"k": k, "share": share, "seed": seed, "batch": batch, "progress": shown}
-        look(lm, asked, usual_grid(base, lm.config.network.D), folder, **choices)
-        _show((folder / "search.md").read_text() + (folder / "report.md").read_text(), folder)
+    asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
+    lm, folder = run.load(), out or Path("runs") / f"{task}-search"
+    shown = sys.stderr.isatty()
+    choices = {"k": k, "share": share, "seed": run.seed, "batch": run.batch, "progress": shown}
+    look(lm, asked, usual_grid(request, lm.config.network.D), folder, **choices)
+    _show((folder / "search.md").read_text() + (folder / "report.md").read_text(), folder)
 
 
 def _conclude(found: Results, asked: Task, ks: tuple[int, ...], judge: str | None) -> None:
@@ -238,7 +196,7 @@ def _conclude(found: Results, asked: Task, ks: tuple[int, ...], judge: str | Non
     _show(write_report([found], folder, ks, judge=judged, prompts=prompts), folder)
 
 
-def _title(request: Request) -> str:
+def _title(request: sj.Request) -> str:
     return f"{request.name}, T {request.temperature:g}"
 
 
@@ -265,11 +223,6 @@ def _execute(seconds: float, unsafe: bool) -> Any:
     if not is_leader():  # of several processes the first alone runs programs
         return lambda programs: []
     return functools.partial(run_programs, limits=limits, unsafe=unsafe)
-
-
-def _load(model: str, dtype: str | None, mesh: str | None) -> LanguageModel:
-    remember_programs()
-    return options.load(model, dtype, mesh)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

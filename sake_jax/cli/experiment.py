@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from sake_jax.checks import one_of, require
-from sake_jax.cli.checkpoints import plain_errors
-from sake_jax.cli.generate import remember_programs
+from sake_jax.cli.command import command
+from sake_jax.cli.options import remember_programs
 
 app = typer.Typer()
 
@@ -44,7 +44,7 @@ def _has(made: Callable[..., Any], option: str) -> bool:
     return option in inspect.signature(made).parameters
 
 
-@app.command(epilog=EXAMPLES)
+@command(app, epilog=EXAMPLES)
 def experiment(
     name: Annotated[
         str,
@@ -73,20 +73,19 @@ def experiment(
 
     A stopped run goes on with the same command.
     """
-    with plain_errors():
-        known = experiments()
-        chosen = known[one_of("NAME", name, known)]
-        own = {"model": model, "judge": judge, "prompts": prompts}
-        own |= {"samples": samples, "length": length}
-        given = {option: value for option, value in own.items() if value is not None}
-        for option in given:
-            having = [each for each, made in known.items() if _has(made, option)]
-            rule = f"--{option} is for {', '.join(having)}"
-            require(name in having, rule, name, "leave it out")
-        remember_programs()
-        folder = out or Path("experiments") / (f"{name}-quick" if quick else name)
-        study = chosen(folder, quick=quick, seeds=seeds, **given)
-        console = Console()
-        console.print(Markdown((study.folder / "table.md").read_text()))
-        made = ", ".join(sorted(path.name for path in study.folder.glob("*.png")))
-        console.print(f"in {study.folder}: results.jsonl, table.md, {made}", soft_wrap=True)
+    known = experiments()
+    chosen = known[one_of("NAME", name, known)]
+    own = {"model": model, "judge": judge, "prompts": prompts}
+    own |= {"samples": samples, "length": length}
+    given = {option: value for option, value in own.items() if value is not None}
+    for option in given:
+        having = [each for each, made in known.items() if _has(made, option)]
+        rule = f"--{option} is for {', '.join(having)}"
+        require(name in having, rule, name, "leave it out")
+    remember_programs()
+    folder = out or Path("experiments") / (f"{name}-quick" if quick else name)
+    study = chosen(folder, quick=quick, seeds=seeds, **given)
+    console = Console()
+    console.print(Markdown((study.folder / "table.md").read_text()))
+    made = ", ".join(sorted(path.name for path in study.folder.glob("*.png")))
+    console.print(f"in {study.folder}: results.jsonl, table.md, {made}", soft_wrap=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -14,8 +13,8 @@ from rich.console import Console
 
 import sake_jax as sj
 from sake_jax.checks import require
-from sake_jax.cli import options
-from sake_jax.cli.checkpoints import plain_errors
+from sake_jax.cli.command import command, fields
+from sake_jax.cli.options import RunOptions
 from sake_jax.cli.screen import Screen, comparison, listing
 from sake_jax.core import Canvas
 from sake_jax.generation import Generation
@@ -23,7 +22,6 @@ from sake_jax.generation.prompts import Prompt, as_chat, has_chat
 from sake_jax.metrics import distinct, distinct_within, entropy, load_judge, perplexity, words
 from sake_jax.metrics.judge import usual_judge
 from sake_jax.models import LanguageModel
-from sake_jax.samplers.request import Request
 from sake_jax.sharding import broadcast_from_leader, is_leader
 
 app = typer.Typer()
@@ -40,28 +38,17 @@ sake-jax generate "Name five uses of a brick." --model GSAI-ML/LLaDA-8B-Instruct
 """
 
 
-@app.command(epilog=EXAMPLES)
+@command(app, epilog=EXAMPLES)
 def generate(
     prompt: Annotated[
         str | None, typer.Argument(help="The beginning of the text; standard input without one.")
     ] = None,
+    *,
     file: Annotated[Path | None, typer.Option(help="Prompts, one on each line.")] = None,
-    model: options.Model = "tinystories",
     samples: Annotated[int, typer.Option(min=1, help="Texts for each prompt.")] = 8,
-    guidance: options.Guidance = "sake",
-    strength: options.Strength = 1.0,
-    temperature: options.Temperature = 0.9,
-    top_p: options.TopP = 1.0,
-    bandwidth: options.Bandwidth = None,
-    attention_bandwidth: options.AttentionBandwidth = None,
-    length: options.Length = 64,
-    steps: options.Steps = None,
-    block: options.Block = None,
-    sampler: options.Sampler = "auto",
-    cache: options.Cache = "none",
-    seed: options.Seed = 0,
+    run: Annotated[RunOptions, fields()],
+    request: Annotated[sj.Request, fields(guidance="sake", temperature=0.9)],
     stop: Annotated[list[str] | None, typer.Option(help="A string that ends a text.")] = None,
-    chat: options.Chat = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Also without guidance, side by side, with numbers.")
     ] = False,
@@ -77,67 +64,47 @@ def generate(
     save: Annotated[
         Path | None, typer.Option(help="A folder for the texts; an interrupted run goes on there.")
     ] = None,
-    batch: options.Batch = 32,
-    dtype: options.Dtype = None,
-    mesh: options.Mesh = None,
-    distributed: options.Distributed = False,
 ) -> None:
     """Write texts with a diffusion language model, made diverse by guidance.
 
     Without --model it is the built-in one, which knows small stories in lower case. The first
     call compiles for some seconds; the next ones find the programs in the cache.
     """
-    with plain_errors():
-        require(not (show and as_json), "--show draws, --json does not", "both", "choose one")
-        request = options.requested(
-            Request(),
-            guidance=guidance,
-            strength=strength,
-            temperature=temperature,
-            top_p=top_p,
-            length=length,
-            steps=steps,
-            block=block,
-            sampler=sampler,
-            cache=cache,
-            bandwidth=bandwidth,
-            attention_bandwidth=attention_bandwidth,
-        )
-        variants = [request.unguided, request] if compare else [request]
-        rule, remedy = "--compare needs a guidance to compare with none", "choose one"
-        require(not compare or request.name != request.unguided.name, rule, guidance, remedy)
-        options.join(distributed)
-        prompts = broadcast_from_leader(lambda: _prompts(prompt, file))
-        remember_programs()
-        lm = options.load(model, dtype, mesh)
-        judged = _judge(judge, model) if compare and is_leader() else None
-        given = [asked(lm, text, chat) for text in prompts]
-        results: dict[str, Generation] = {}
-        numbers: dict[str, dict[str, float]] = {}
-        for variant in variants:
-            begun = time.perf_counter()
-            screen = Screen(lm, variant.name) if show and is_leader() else None
-            with screen or contextlib.nullcontext():
-                out = sj.generate(
-                    lm,
-                    variant.build(lm),
-                    given,
-                    samples=samples,
-                    batch=batch,
-                    key=jax.random.key(seed),
-                    stop=stop or (),
-                    progress=sys.stderr.isatty() and not show,
-                    watch=screen.update if screen else _unseen if show else None,
-                    save=_folder(save, variant.name if compare else ""),
-                    divided=True,
-                )
-            seconds = time.perf_counter() - begun
-            if is_leader():
-                results[variant.name] = out
-                numbers[variant.name] = measures(prompts, out, judged) | {"seconds": seconds}
-        broadcast_from_leader(
-            lambda: _tell(prompts, results, numbers, as_json)
-        )  # the others wait for it
+    require(not (show and as_json), "--show draws, --json does not", "both", "choose one")
+    variants = [request.unguided, request] if compare else [request]
+    rule, remedy = "--compare needs a guidance to compare with none", "choose one"
+    require(not compare or request.name != request.unguided.name, rule, request.guidance, remedy)
+    run.connect()
+    prompts = broadcast_from_leader(lambda: _prompts(prompt, file))
+    lm = run.load()
+    judged = _judge(judge, run.model) if compare and is_leader() else None
+    given = [asked(lm, text, run.chat) for text in prompts]
+    results: dict[str, Generation] = {}
+    numbers: dict[str, dict[str, float]] = {}
+    for variant in variants:
+        begun = time.perf_counter()
+        screen = Screen(lm, variant.name) if show and is_leader() else None
+        with screen or contextlib.nullcontext():
+            out = sj.generate(
+                lm,
+                variant.build(lm),
+                given,
+                samples=samples,
+                batch=run.batch,
+                key=jax.random.key(run.seed),
+                stop=stop or (),
+                progress=sys.stderr.isatty() and not show,
+                watch=screen.update if screen else _unseen if show else None,
+                save=_folder(save, variant.name if compare else ""),
+                divided=True,
+            )
+        seconds = time.perf_counter() - begun
+        if is_leader():
+            results[variant.name] = out
+            numbers[variant.name] = measures(prompts, out, judged) | {"seconds": seconds}
+    broadcast_from_leader(
+        lambda: _tell(prompts, results, numbers, as_json)
+    )  # the others wait for it
 
 
 def _tell(
@@ -157,15 +124,6 @@ def _tell(
 
 def _unseen(canvas: Canvas) -> None:
     """What the other processes show, where process 0 shows a canvas: they must keep in step."""
-
-
-def remember_programs() -> None:
-    """Compiled programs are kept for the next call, where JAX_COMPILATION_CACHE_DIR says, or in
-    the user's cache folder."""
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "sake_jax" / "programs"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def measures(prompts: list[str], out: Generation, judge: LanguageModel | None) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import dataclasses
 
 from sake_jax.checks import one_of
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 LLADA = "GSAI-ML/LLaDA-8B-Base"
 TEMPERATURES = (0.2, 0.5, 0.7)

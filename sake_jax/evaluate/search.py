@@ -15,7 +15,7 @@ from sake_jax.evaluate.run import run
 from sake_jax.evaluate.task import Task
 from sake_jax.metrics.passes import pass_rate
 from sake_jax.models import LanguageModel
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 from sake_jax.tables import table
 
 Grid = Mapping[str, Sequence[Request]]

@@ -1,5 +1,7 @@
 """Samplers: one step and one loop for every family of diffusion language models."""
 
+from sake_jax.samplers.auto import sampler_for as sampler_for
+from sake_jax.samplers.auto import sampler_kind as sampler_kind
 from sake_jax.samplers.loop import run as run
 from sake_jax.samplers.loop import run_until as run_until
 from sake_jax.samplers.loop import start as start
@@ -11,6 +13,7 @@ from sake_jax.samplers.plans import descent as descent
 from sake_jax.samplers.presets import ancestral as ancestral
 from sake_jax.samplers.presets import block as block
 from sake_jax.samplers.presets import masked as masked
+from sake_jax.samplers.request import Request as Request
 from sake_jax.samplers.step import Sampler as Sampler
 from sake_jax.samplers.step import State as State
 from sake_jax.samplers.step import sampler as sampler

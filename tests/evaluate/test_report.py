@@ -13,7 +13,7 @@ from sake_jax.evaluate.results import read
 from sake_jax.evaluate.run import run
 from sake_jax.evaluate.search import grid, search, split, usual_grid
 from sake_jax.evaluate.titles import printed, titles
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 
 def code_task(count=8, name="humaneval"):

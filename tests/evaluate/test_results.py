@@ -10,7 +10,7 @@ import sake_jax.evaluate.run as running
 from sake_jax.evaluate import Problem, Task, Verdict
 from sake_jax.evaluate.results import read
 from sake_jax.evaluate.run import Shard, run
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 
 @pytest.fixture(scope="module")

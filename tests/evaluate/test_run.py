@@ -17,7 +17,7 @@ from sake_jax.evaluate.results import read
 from sake_jax.evaluate.run import Shard, run
 from sake_jax.metrics.passes import pass_rate
 from sake_jax.metrics.votes import self_consistency
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 CHANCES = {"#### 4": 0.4, "#### 5": 0.35, "none": 0.25}
 

@@ -9,7 +9,7 @@ from lm_eval.models.utils import normalize_gen_kwargs
 from lm_eval.utils import warning_once
 
 from sake_jax.checks import number, require, whole
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 LENGTH = 256
 """Tokens that lm_eval's models write where nobody says how many."""

@@ -70,7 +70,9 @@ def is_greedy(lm: LanguageModel, pairs: Sequence[Pair], options: Options) -> lis
     length = min(room_for(max(map(len, masks))), lm.config.network.context)
     # A step for each column: those after the last mask are not taken.
     guidance = sj.classifier_free(options.cfg) if options.cfg else None
-    sampler = sj.masked(lm, length=length, draw=sj.temperature(0.0), guidance=guidance)
+    sampler = sj.masked(
+        lm, length=length, block=length, draw=sj.temperature(0.0), guidance=guidance
+    )
     key, batch = jax.random.key(options.seed), options.mc_batch
     rows = generate(lm, sampler, masks, key=key, batch=batch, infill=True).rows
     ends = [tuple(row.tokens[-len(p.answer) :]) for row, p in zip(rows, pairs, strict=True)]

@@ -12,7 +12,7 @@ from tokenizers import processors
 from sake_jax.evaluate.harness import HarnessModel, Options, texts
 from sake_jax.evaluate.harness.encoding import Encoding, Pair
 from sake_jax.evaluate.harness.options import LENGTH, Asked, options_of
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 
 @pytest.mark.parametrize(
