@@ -14,7 +14,6 @@ from sake_jax.generation.result import Row
 from sake_jax.metrics import distinct, distinct_within, entropy, load_judge, perplexity, words
 from sake_jax.metrics.diversity import Units
 from sake_jax.metrics.judge import usual_judge
-from sake_jax.samplers.usual import usual
 
 PROMPTS = ("once upon a time", "one day, a boy", "the little dog", "in the big forest")
 IDS = ([1, 2, 3, 4], [5, 6, 7, 8])
@@ -77,7 +76,9 @@ class Writer:
     ) -> sj.Generation:
         """Samples of every prompt; with one seed, all guidances have the same noise."""
         draw = sj.temperature(self.temperature)
-        sampler = usual(self.lm, length=self.length, guidance=guidance, draw=draw, record=record)
+        sampler = sj.sampler_for(
+            self.lm, length=self.length, guidance=guidance, draw=draw, record=record
+        )
         rows = self.samples * len(self.prompts)
         key = jax.random.key(seed)
         return sj.generate(

@@ -21,7 +21,7 @@ from sake_jax.generation.prompts import Prompt
 from sake_jax.metrics import distinct, entropy, load_judge, perplexity, words
 from sake_jax.metrics.judge import TWINS
 from sake_jax.metrics.semantic import Encoder, load_encoder, minilm, spread
-from sake_jax.samplers.usual import kind_of, usual
+from sake_jax.samplers import sampler_kind
 
 HOT, FIRST = 2.0, 0.1
 """The control's temperature, and for which part of a run."""
@@ -143,9 +143,9 @@ def sampler_for(
     end_id = lm.config.eos_id
     never = [] if ends or end_id is None else [sj.forbid([end_id])]
     guidance = sj.chain(*never, guidance)
-    block = length if steps and kind_of(lm) == "masked" else None
+    block = length if steps and sampler_kind(lm) == "masked" else None
     options = {"guidance": guidance, "draw": draw, "record": "signal"}
-    return usual(lm, length=length, steps=steps, block=block, **options)
+    return sj.sampler_for(lm, length=length, steps=steps, block=block, **options)
 
 
 def generate(
