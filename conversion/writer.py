@@ -14,7 +14,7 @@ from orbax.checkpoint import v1 as orbax
 from sake_jax.checks import require
 from sake_jax.conversion.checkpoint import Checkpoint, copy_description, in_dtype, open_checkpoint
 from sake_jax.conversion.manifest import FILE as MANIFEST
-from sake_jax.conversion.manifest import JOURNAL, FileHashes, Journal, Manifest, describe
+from sake_jax.conversion.manifest import JOURNAL, ArrayJournal, FileHashes, Manifest, describe
 from sake_jax.conversion.source import WEIGHTS
 from sake_jax.conversion.units import Unit, batches, part_of_each, units, whole
 from sake_jax.models import network
@@ -95,12 +95,14 @@ def _read(checkpoint: Checkpoint, unit: Unit, mesh: Mapping[str, int] | None) ->
     return part_of_each(checkpoint.weights, unit, np.flatnonzero(split).tolist())
 
 
-def _begin(folder: Path, job: dict[str, Any]) -> Journal:
+def _begin(folder: Path, job: dict[str, Any]) -> ArrayJournal:
     folder.mkdir(parents=True, exist_ok=True)
-    return Journal(folder / JOURNAL, job)
+    return ArrayJournal(folder / JOURNAL, job)
 
 
-def _end(checkpoint: Checkpoint, folder: Path, files: dict[str, Any], journal: Journal) -> Manifest:
+def _end(
+    checkpoint: Checkpoint, folder: Path, files: dict[str, Any], journal: ArrayJournal
+) -> Manifest:
     copy_description(checkpoint, folder)
     manifest = Manifest(
         family=checkpoint.config.family,
@@ -161,7 +163,7 @@ def _report(wait: Callable[[], None], batch: list[Unit], on_unit: Callable[[Unit
 
 
 def _save(
-    path: Path, arrays: Mapping[str, np.ndarray], chunks: Mapping[str, Any], journal: Journal
+    path: Path, arrays: Mapping[str, np.ndarray], chunks: Mapping[str, Any], journal: ArrayJournal
 ) -> Callable[[], None]:
     """Starts to write a batch; call what it returns to wait for the end and record it."""
     context = orbax.Context()
