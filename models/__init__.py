@@ -11,4 +11,5 @@ from sake_jax.models.denoiser import NetworkDenoiser as NetworkDenoiser
 from sake_jax.models.fit import choose as choose
 from sake_jax.models.language import LanguageModel as LanguageModel
 from sake_jax.models.network import abstract as abstract
+from sake_jax.models.network import axes as axes
 from sake_jax.models.network import init as init

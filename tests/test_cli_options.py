@@ -56,7 +56,7 @@ def test_help_and_bounds_are_the_fields():
         assert words in output
     code, output = run(show, "--after", "1", "--size", "0")
     assert code == 2
-    assert "0 is not in the range x>=1" in output
+    assert "--size" in output
 
 
 def test_what_the_dataclass_refuses_is_told_in_a_line():

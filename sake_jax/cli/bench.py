@@ -5,19 +5,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markdown import Markdown
 
 from sake_jax.checks import require
 from sake_jax.cli.command import command, fields
-from sake_jax.cli.options import RunOptions, mesh_sizes
+from sake_jax.cli.options import RunOptions, mesh_sizes, parse_numbers
+from sake_jax.cli.screen import print_markdown
 
 if TYPE_CHECKING:
     from sake_jax.planning.bench.clock import Setting
 
 app = typer.Typer()
 
-PROMPTS = (128, 256, 512, 1024)
+PROMPTS = "128,256,512,1024"
 """The paper's."""
 
 EXAMPLES = """Examples:
@@ -104,39 +103,28 @@ def bench(
     if out is not None:
         record.read(out)  # refuses now, not after minutes
     if plan:
-        sizes = (numbers(prompts), length or 128, steps, batch)
-        found = {"planned": _planned(model or "llada-8b", sizes, plan, compile_it)}
+        sizes = (parse_numbers("--prompts", prompts or PROMPTS), length or 128, steps, batch)
+        result = {"planned": _plan(model or "llada-8b", sizes, plan, compile_it)}
     else:
         length = length or (8 if quick else 32)
         setting = Setting(
-            numbers(prompts or ("8,16" if quick else None)),
+            parse_numbers("--prompts", prompts or ("8,16" if quick else PROMPTS)),
             length,
             steps or max(1, length // 2),
             batch,
             rounds or (2 if quick else 5),
         )
         wanted = not quick if growth is None else growth
-        found = {"measured": _measured(model or "scaled", setting, run.dtype, wanted, quick)}
+        result = {"measured": _measure(model or "scaled", setting, run.dtype, wanted, quick)}
     if out is not None:
-        record.write(out, found)
+        record.write(out, result)
     if as_json:
-        typer.echo(json.dumps(found, indent=1))
+        typer.echo(json.dumps(result, indent=1))
     else:
-        Console().print(Markdown(report.told(found)))
+        print_markdown(report.told(result))
 
 
-def numbers(text: str | None) -> tuple[int, ...]:
-    """'128,256' as numbers in their order; the paper's prompts if None."""
-    if text is None:
-        return PROMPTS
-    parts = [part.strip() for part in text.split(",")]
-    rule = "prompts must be whole numbers above 0"
-    right = all(part.isdigit() and int(part) > 0 for part in parts)
-    require(right, rule, text, "write them as '128,256'")
-    return tuple(sorted({int(part) for part in parts}))
-
-
-def _measured(
+def _measure(
     name: str, setting: "Setting", dtype: str | None, growth: bool, quick: bool
 ) -> dict[str, Any]:
     from sake_jax.conversion import load
@@ -151,9 +139,7 @@ def _measured(
     return measured(lm, setting, name, growth)
 
 
-def _planned(
-    model: str, sizes: tuple[Any, ...], plans: list[str], compile_it: bool
-) -> dict[str, Any]:
+def _plan(model: str, sizes: tuple[Any, ...], plans: list[str], compile_it: bool) -> dict[str, Any]:
     from sake_jax import planning
     from sake_jax.planning.bench.planned import Outline, Target, planned
 

@@ -21,14 +21,12 @@ from rich.table import Table
 from sake_jax import sharding as processes
 from sake_jax.cli.command import command, fields
 from sake_jax.cli.options import RunOptions, mesh_sizes
+from sake_jax.conversion import Checkpoint, in_dtype, open_checkpoint, require_free, units
 from sake_jax.conversion import convert as convert_checkpoint
 from sake_jax.conversion import export as export_checkpoint
 from sake_jax.conversion import verify as verify_checkpoint
-from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
 from sake_jax.conversion.loader import locate
-from sake_jax.conversion.units import units
-from sake_jax.conversion.writer import require_free
-from sake_jax.models import network
+from sake_jax.models import axes as parameter_axes
 from sake_jax.sharding import shard_shape
 
 GOLDEN = "An npz file with input_ids and logits (and attention_mask, sigma, cond) to compare with."
@@ -44,7 +42,7 @@ def parameter_table(checkpoint: Checkpoint, title: str, mesh: dict[str, int]) ->
     for column in ("parameter", "shape", "dtype", *(["on one device"] if mesh else [])):
         table.add_column(column)
     table.add_column("MB", justify="right")
-    axes = network.axes(checkpoint.config.network)
+    axes = parameter_axes(checkpoint.config.network)
     for path, leaf in checkpoint.weights.leaves.items():
         shapes = [leaf.shape, *([shard_shape(leaf.shape, axes[path], mesh)] if mesh else [])]
         whole, *part = (" × ".join(map(str, shape)) or "scalar" for shape in shapes)
@@ -76,17 +74,17 @@ def inspect(
 ) -> None:
     """Show a checkpoint's config, sizes and parameters; reads no weights."""
     checkpoint = open_checkpoint(locate(path))
-    found = summary(checkpoint)
+    about = summary(checkpoint)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(about, indent=2))
         return
     config = Table(title=f"{checkpoint.config.family}: {checkpoint.folder}", show_header=False)
-    network = found["config"].pop("network")
-    for name, value in (found["config"] | network).items():
+    network = about["config"].pop("network")
+    for name, value in (about["config"] | network).items():
         config.add_row(name, str(value))
     config.add_section()
-    config.add_row("parameters", f"{found['parameters']:,}")
-    config.add_row("size", f"{found['bytes'] / 1e9:,.3f} GB")
+    config.add_row("parameters", f"{about['parameters']:,}")
+    config.add_row("size", f"{about['bytes'] / 1e9:,.3f} GB")
     console = Console()
     console.print(config)
     console.print(parameter_table(checkpoint, "parameters", {}))

@@ -6,34 +6,31 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 
 import sake_jax as sj
 from sake_jax.checks import number, one_of, require
 from sake_jax.cli.command import changes, command, fields
-from sake_jax.cli.options import RunOptions
-from sake_jax.evaluate import Task, gsm8k, humaneval, mbpp, open_ended
-from sake_jax.evaluate.presets import Preset, presets
-from sake_jax.evaluate.report import report as write_report
-from sake_jax.evaluate.results import Results, read
-from sake_jax.evaluate.run import Shard
-from sake_jax.evaluate.run import run as run_task
-from sake_jax.evaluate.sandbox import Limits, run_programs
-from sake_jax.evaluate.search import search as look
-from sake_jax.evaluate.search import usual_grid
-from sake_jax.generation.prompts import has_chat
-from sake_jax.metrics import load_judge
+from sake_jax.cli.options import RunOptions, parse_numbers
+from sake_jax.cli.screen import print_markdown
+from sake_jax.generation import has_chat_template
 from sake_jax.sharding import broadcast_from_leader, is_leader
+
+# `sake_jax.evaluate` and `sake_jax.metrics` are imported where they are used: others' --help should
+# not wait for them.
+if TYPE_CHECKING:
+    from sake_jax.evaluate import Task
+    from sake_jax.evaluate.results import Results
+    from sake_jax.evaluate.run import Shard
 
 app = typer.Typer()
 
 TASKS = ("humaneval", "mbpp", "gsm8k", "story", "brainstorm")
-OWN = Preset("", sj.Request(temperature=0.2), "tinystories")
-"""Where no row of the paper is asked for."""
+OWN = sj.Request(temperature=0.2)
+"""Where no row of the paper's tables is named."""
 EVAL = """Examples:
 
 sake-jax eval humaneval --preset sake-0.2 --samples 32 --k 1,2,8,16,32 --out runs/sake-0.2
@@ -111,15 +108,18 @@ def evaluate(
     Programs that the model wrote run contained, without network, files, or much of anything.
     Without --preset there is no guidance, the temperature is 0.2 and the length 64.
     """
-    row = presets()[one_of("preset", preset, presets())] if preset else OWN
+    from sake_jax.evaluate import presets
+    from sake_jax.evaluate.run import run as run_task
+
+    row = presets.preset(preset) if preset else presets.Preset("", OWN, RunOptions.model)
     request = dataclasses.replace(row.request, **changed)
     guided, remedy = request.guidance != "none", "name one with --guidance"
     strength = changed.get("strength")
     require(guided or strength is None, "--strength is for guidances", strength, remedy)
-    part, ks = _shard(shard), _numbers(k)
+    part, ks = _shard(shard), parse_numbers("--k", k)
     require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
     run.connect()
-    asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
+    chosen = _task(task, data, examples, limit, _execute(seconds, unsafe))
     folder = out or Path("runs") / task
     run = dataclasses.replace(run, model=model or row.model)
     configuration = {"task": task, "model": run.model, "samples": samples, "seed": run.seed}
@@ -128,11 +128,11 @@ def evaluate(
         typer.echo(json.dumps(configuration, indent=1))
     lm = run.load()
     rule = "--chat needs a model with a chat template"
-    require(has_chat(lm) or not chat, rule, lm.config.family, "leave it out")
+    require(has_chat_template(lm) or not chat, rule, lm.config.family, "leave it out")
     results = run_task(
         lm,
         request.build(lm),
-        asked,
+        chosen,
         folder,
         samples=samples,
         seed=run.seed,
@@ -142,7 +142,8 @@ def evaluate(
         about=configuration | {"name": _title(request)},
         progress=sys.stderr.isatty(),
     )
-    broadcast_from_leader(lambda: _conclude(results, asked, ks, judge))  # the others wait for it
+    # The other processes wait until it is written: one that ends takes the rest with it.
+    broadcast_from_leader(lambda: _conclude(results, chosen, ks, judge))
 
 
 @command(app, epilog=REPORT)
@@ -152,7 +153,13 @@ def report(
     out: Annotated[Path, typer.Option(help="The folder of the report.")] = Path("runs/report"),
 ) -> None:
     """Compare runs of a task: tables, the paper's figures beside them, and pass@k as a figure."""
-    _show(write_report([read(folder) for folder in folders], out, _numbers(k)), out)
+    from sake_jax.evaluate.report import report as write_report
+    from sake_jax.evaluate.results import read_results
+
+    _show(
+        write_report([read_results(folder) for folder in folders], out, parse_numbers("--k", k)),
+        out,
+    )
 
 
 @command(app, epilog=SEARCH)
@@ -176,31 +183,41 @@ def search(
     Temperatures, strengths and bandwidths are searched; --top-p is for the guided methods, that of
     plain temperature is searched too.
     """
-    asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
+    from sake_jax.evaluate import search as searching
+
+    chosen = _task(task, data, examples, limit, _execute(seconds, unsafe))
     lm, folder = run.load(), out or Path("runs") / f"{task}-search"
-    shown = sys.stderr.isatty()
-    choices = {"k": k, "share": share, "seed": run.seed, "batch": run.batch, "progress": shown}
-    look(lm, asked, usual_grid(request, lm.config.network.D), folder, **choices)
+    requests = searching.default_grid(request, lm.config.network.D)
+    settings = {"k": k, "share": share, "seed": run.seed, "batch": run.batch}
+    searching.search(lm, chosen, requests, folder, **settings, progress=sys.stderr.isatty())
     _show((folder / "search.md").read_text() + (folder / "report.md").read_text(), folder)
 
 
-def _conclude(found: Results, asked: Task, ks: tuple[int, ...], judge: str | None) -> None:
-    """The report, if every problem is there."""
-    folder = found.folder
-    if not found.complete:
-        ready = f"{len(found.lines)} of {len(asked.problems)} problems are in {folder}"
+def _conclude(results: "Results", task: "Task", ks: tuple[int, ...], judge: str | None) -> None:
+    """Writes and shows the report, if every problem is there."""
+    folder = results.folder
+    if not results.complete:
+        ready = f"{len(results.lines)} of {len(task.problems)} problems are in {folder}"
         typer.echo(f"{ready}; the report is written when the other shards are there.")
         return
-    judged = load_judge(judge) if judge else None
-    prompts = {problem.name: problem.prompt for problem in asked.problems}
-    _show(write_report([found], folder, ks, judge=judged, prompts=prompts), folder)
+    from sake_jax.evaluate.report import report as write_report
+    from sake_jax.metrics import load_judge
+
+    critic = load_judge(judge) if judge else None
+    prompts = {problem.name: problem.prompt for problem in task.problems}
+    _show(write_report([results], folder, ks, judge=critic, prompts=prompts), folder)
 
 
 def _title(request: sj.Request) -> str:
     return f"{request.name}, T {request.temperature:g}"
 
 
-def _task(name: str, data: Path | None, examples: Path | None, limit: int | None, run: Any) -> Task:
+def _task(
+    name: str, data: Path | None, examples: Path | None, limit: int | None, run: Any
+) -> "Task":
+    """The task of that name; refuses here rather than after the first answers."""
+    from sake_jax.evaluate import gsm8k, humaneval, mbpp, open_ended
+
     one_of("TASK", name, TASKS)
     if name in ("story", "brainstorm"):
         require(data is not None, f"{name} needs prompts", "none", "give a file with --data")
@@ -208,7 +225,7 @@ def _task(name: str, data: Path | None, examples: Path | None, limit: int | None
         return open_ended(data or "", name=name, limit=limit)
     if name == "humaneval":
         require(examples is None, "--examples is for mbpp and gsm8k", name, "leave it out")
-        run([])  # refuses here rather than after the first answers
+        run([])  # raises where programs cannot be contained
         return humaneval(data, limit=limit, execute=run)
     if name == "mbpp":
         run([])
@@ -217,7 +234,12 @@ def _task(name: str, data: Path | None, examples: Path | None, limit: int | None
 
 
 def _execute(seconds: float, unsafe: bool) -> Any:
-    """Verdicts must not depend on how busy the machine is: what counts is processor time."""
+    """What runs programs, with their limits.
+
+    Verdicts must not depend on how busy the machine is: what counts is processor time.
+    """
+    from sake_jax.evaluate.sandbox import Limits, run_programs
+
     seconds = number("--seconds", seconds, above=0)
     limits = Limits(seconds=3 * seconds, cpu_seconds=math.ceil(seconds))
     if not is_leader():  # of several processes the first alone runs programs
@@ -225,14 +247,10 @@ def _execute(seconds: float, unsafe: bool) -> Any:
     return functools.partial(run_programs, limits=limits, unsafe=unsafe)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    right = all(part.isdecimal() and int(part) > 0 for part in parts)
-    require(right, "--k must be whole numbers with commas", text, "such as 1,8,32")
-    return tuple(sorted({int(part) for part in parts}))
+def _shard(text: str) -> "Shard":
+    """'0/4' as the first of four shards."""
+    from sake_jax.evaluate.run import Shard
 
-
-def _shard(text: str) -> Shard:
     index, _, of = text.partition("/")
     right = index.isdecimal() and of.isdecimal()
     require(right, "--shard must be INDEX/NUMBER", text, "such as 0/4 for the first of four")
@@ -240,5 +258,5 @@ def _shard(text: str) -> Shard:
 
 
 def _show(text: str, folder: Path) -> None:
-    Console().print(Markdown(text))
+    print_markdown(text)
     Console().print(f"in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 
 from sake_jax.checks import one_of, require
 from sake_jax.cli.command import command
 from sake_jax.cli.options import remember_programs
+from sake_jax.cli.screen import print_markdown
 
 app = typer.Typer()
 
@@ -36,8 +36,8 @@ def experiments() -> dict[str, Callable[..., Any]]:
     from sake_jax.experiments.sensitivity import sensitivity
     from sake_jax.experiments.story import story
 
-    found = (gaussian, arithmetic, story, brainstorm, sensitivity, entropy)
-    return {each.__name__: each for each in found}
+    known = (gaussian, arithmetic, story, brainstorm, sensitivity, entropy)
+    return {each.__name__: each for each in known}
 
 
 def _has(made: Callable[..., Any], option: str) -> bool:
@@ -85,7 +85,6 @@ def experiment(
     remember_programs()
     folder = out or Path("experiments") / (f"{name}-quick" if quick else name)
     study = chosen(folder, quick=quick, seeds=seeds, **given)
-    console = Console()
-    console.print(Markdown((study.folder / "table.md").read_text()))
+    print_markdown((study.folder / "table.md").read_text())
     made = ", ".join(sorted(path.name for path in study.folder.glob("*.png")))
-    console.print(f"in {study.folder}: results.jsonl, table.md, {made}", soft_wrap=True)
+    Console().print(f"in {study.folder}: results.jsonl, table.md, {made}", soft_wrap=True)

@@ -80,6 +80,14 @@ def mesh_sizes(text: str | None) -> dict[str, int]:
     return sizes
 
 
+def parse_numbers(option: str, text: str) -> tuple[int, ...]:
+    """'8,1,32' as numbers in their order."""
+    parts = [part.strip() for part in text.split(",")]
+    right = all(part.isdecimal() and int(part) > 0 for part in parts)
+    require(right, f"{option} must be whole numbers with commas", text, "such as 1,8,32")
+    return tuple(sorted({int(part) for part in parts}))
+
+
 def remember_programs() -> None:
     """Keeps compiled programs for the next call, where JAX_COMPILATION_CACHE_DIR says, or in the
     user's cache folder."""

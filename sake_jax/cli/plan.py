@@ -5,12 +5,11 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markdown import Markdown
 
 import sake_jax as sj
 from sake_jax.cli.command import changes, command
 from sake_jax.cli.options import mesh_sizes
+from sake_jax.cli.screen import print_markdown
 
 app = typer.Typer()
 
@@ -63,17 +62,17 @@ def plan(
     chips = planning.topology(topology)
     tried = planning.sweep(job, chips) if sweep else []
     if tried:
-        found = best(tried) if compile_it else tried[0]
+        chosen = best(tried) if compile_it else tried[0]
     else:
-        found = planning.plan(job, chips, mesh_sizes(mesh), compile_it)
-    added = overhead.overheads(job, chips, found.mesh)
+        chosen = planning.plan(job, chips, mesh_sizes(mesh), compile_it)
+    added = overhead.overheads(job, chips, chosen.mesh)
     if as_json:
         guided = {name: report.as_json(each) for name, each in added.items()}
-        told = report.as_json(found) | {"guidances": guided}
+        whole = report.as_json(chosen) | {"guidances": guided}
         meshes = [report.as_json(each) for each in tried]
-        typer.echo(json.dumps(told | {"sweep": meshes}, indent=2))
+        typer.echo(json.dumps(whole | {"sweep": meshes}, indent=2))
         return
-    parts = [f"# {model} on {chips.name}", report.told(found)]
+    parts = [f"# {model} on {chips.name}", report.told(chosen)]
     parts += ["## Meshes", report.sweep_table(tried)] if tried else []
     parts += ["## What guidance adds", report.overhead_table(added), report.ACCOUNTING]
-    Console().print(Markdown("\n\n".join(parts)))
+    print_markdown("\n\n".join(parts))

@@ -56,13 +56,13 @@ def train(
     from sake_jax.training.publish import DTYPES
 
     one_of("dtype", dtype, DTYPES)
-    found = read(recipe, data)
-    folder = out or Path("runs") / found.name
-    trainer = Trainer(found, folder, make_mesh(**mesh_sizes(mesh)) if mesh else None)
+    chosen = read(recipe, data)
+    folder = out or Path("runs") / chosen.name
+    trainer = Trainer(chosen, folder, make_mesh(**mesh_sizes(mesh)) if mesh else None)
     # Also when a scheduler takes the machine away, and in the background of a script.
-    for asked in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(asked, signal.default_int_handler)
-    steps, begun = found.training.steps, int(trainer.state.step)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    steps, begun = chosen.training.steps, int(trainer.state.step)
     console = Console()
     if begun:
         console.print(f"going on after step {begun}")
@@ -75,8 +75,8 @@ def train(
         try:
             trainer.train(show)
         except KeyboardInterrupt:
-            said = f"stopped and saved in {folder}; the same command goes on"
-            console.print(said, soft_wrap=True)
+            message = f"stopped and saved in {folder}; the same command goes on"
+            console.print(message, soft_wrap=True)
             raise typer.Exit(130) from None
     console.print(f"model: {trainer.publish(dtype)}", soft_wrap=True)
     console.print(f"curve: {loss_curve(folder)}", soft_wrap=True)

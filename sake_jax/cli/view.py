@@ -10,11 +10,9 @@ import typer
 import sake_jax as sj
 from sake_jax.checks import require
 from sake_jax.cli.command import command, fields
-from sake_jax.cli.generate import asked
+from sake_jax.cli.generate import prepare_prompt
 from sake_jax.cli.options import RunOptions
-from sake_jax.generation import Generation
-from sake_jax.generation.prompts import Prompt
-from sake_jax.models import LanguageModel
+from sake_jax.generation import Prompt
 
 app = typer.Typer()
 
@@ -49,18 +47,18 @@ def view(
     rule = "the page must go into a folder that exists"
     require(out.parent.is_dir(), rule, str(out.parent), "make it first")
     lm = run.load()
-    given = asked(lm, prompt, run.chat)
+    prepared = prepare_prompt(lm, prompt, run.chat)
     plain = request.unguided
     both = not alone and request.name != plain.name
-    runs = [watched(lm, r, given, samples, run.seed) for r in [request, plain][: 1 + both]]
+    runs = [record_run(lm, r, prepared, samples, run.seed) for r in [request, plain][: 1 + both]]
     page = runs[0].to_html(*runs[1:], names=(request.name, plain.name))
     path = page.save(out)
     typer.echo(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB, open it in a browser")
 
 
-def watched(
-    lm: LanguageModel, request: sj.Request, prompt: Prompt, samples: int, seed: int
-) -> Generation:
+def record_run(
+    lm: sj.LanguageModel, request: sj.Request, prompt: Prompt, samples: int, seed: int
+) -> sj.Generation:
     """A generation of one prompt, with all that the page shows."""
     return sj.generate(
         lm,

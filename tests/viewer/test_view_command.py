@@ -57,7 +57,7 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch):
     found = Asked()
-    monkeypatch.setattr(view_module, "watched", found)
+    monkeypatch.setattr(view_module, "record_run", found)
     return found
 
 
