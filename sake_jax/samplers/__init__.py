@@ -2,9 +2,13 @@
 
 from sake_jax.samplers.auto import sampler_for as sampler_for
 from sake_jax.samplers.auto import sampler_kind as sampler_kind
+from sake_jax.samplers.loop import RunProgress as RunProgress
+from sake_jax.samplers.loop import advance as advance
+from sake_jax.samplers.loop import advance_until as advance_until
+from sake_jax.samplers.loop import begin as begin
+from sake_jax.samplers.loop import begin_progress as begin_progress
 from sake_jax.samplers.loop import run as run
 from sake_jax.samplers.loop import run_until as run_until
-from sake_jax.samplers.loop import start as start
 from sake_jax.samplers.loop import stream as stream
 from sake_jax.samplers.noise import gumbel as gumbel
 from sake_jax.samplers.noise import still as still
@@ -14,8 +18,8 @@ from sake_jax.samplers.presets import ancestral as ancestral
 from sake_jax.samplers.presets import block as block
 from sake_jax.samplers.presets import masked as masked
 from sake_jax.samplers.request import Request as Request
+from sake_jax.samplers.step import RunState as RunState
 from sake_jax.samplers.step import Sampler as Sampler
-from sake_jax.samplers.step import State as State
 from sake_jax.samplers.step import sampler as sampler
 from sake_jax.samplers.step import step as step
 from sake_jax.samplers.stop import end_tokens as end_tokens
