@@ -185,7 +185,7 @@ def diversity(bench: Bench, texts: Texts) -> dict[str, float]:
     return {
         "distinct-2": evaluate.distinct(found),
         "distinct-2 within": evaluate.distinct_within(found),
-        "entropy": evaluate.entropy(found),
+        "entropy": evaluate.sample_entropy(found),
         "tokens": float(np.mean([len(ids) for ids in texts.after])),
     }
 

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sake_jax.checks import require
+from sake_jax.journal import JsonLines
 
 FILE = "manifest.json"
 JOURNAL = "journal.jsonl"
@@ -68,33 +68,22 @@ class UnfinishedConversion:
 
     def __init__(self, path: Path, job: dict[str, Any]):
         """`job` says what is converted and how; a journal of another job is refused."""
-        self.path = path
+        self.file = JsonLines(path)
         self.done: dict[str, dict[str, Any]] = {}
-        lines = path.read_text().splitlines() if path.is_file() else []
-        if not lines or not lines[0].endswith("}"):  # new, or killed while beginning it
-            path.write_text("")
-            self._append([job])
+        lines = self.file.read()
+        if not lines:  # new, or killed while beginning it
+            self.file.append([job])
             return
         rule = f"{path.parent} holds an unfinished conversion, which must be the same one"
         remedy = "remove the folder to start again"
-        require(json.loads(lines[0]) == job, rule, job, remedy)
+        require(lines[0] == job, rule, job, remedy)
         for line in lines[1:]:
-            try:
-                self.done |= json.loads(line)
-            except json.JSONDecodeError:
-                break  # killed while writing it: that array is written again
+            self.done |= line
 
     def add(self, batch: dict[str, dict[str, Any]]) -> None:
         """Records a batch that is safely on disk, each array as `describe` has it."""
         self.done |= batch
-        self._append([batch])
-
-    def _append(self, lines: list[Any]) -> None:
-        # Past the operating system's own buffers: a line must not claim what a power cut takes.
-        with self.path.open("a") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
+        self.file.append([batch])
 
 
 class FileHashes:

@@ -49,6 +49,7 @@ from sake_jax.likelihood import bound as bound
 from sake_jax.likelihood import log_likelihood as log_likelihood
 from sake_jax.models import LanguageModel as LanguageModel
 from sake_jax.node import Node as Node
+from sake_jax.samplers import Request as Request
 from sake_jax.samplers import Sampler as Sampler
 from sake_jax.samplers import ancestral as ancestral
 from sake_jax.samplers import block as block
@@ -60,6 +61,7 @@ from sake_jax.samplers import reveal as reveal
 from sake_jax.samplers import run as run
 from sake_jax.samplers import run_until as run_until
 from sake_jax.samplers import sampler as sampler
+from sake_jax.samplers import sampler_for as sampler_for
 from sake_jax.samplers import still as still
 from sake_jax.samplers import stream as stream
 from sake_jax.samplers.processes import absorbing as absorbing

@@ -1,6 +1,7 @@
 """A folder that an interrupted run goes on in: its settings, and a line for all it has finished."""
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,40 @@ from typing import Any
 Line = dict[str, Any]
 UNIMPORTANT = ("versions", "options.batch")
 """Settings that may change from one part of a run to the next: its texts do not depend on them."""
+
+
+class JsonLines:
+    """A file of JSON lines whose writer may be killed at any moment.
+
+    >>> import tempfile
+    >>> file = JsonLines(Path(tempfile.mkdtemp()) / "rows.jsonl")
+    >>> file.append([{"row": 1}, {"row": 2}])
+    >>> file.read()
+    [{'row': 1}, {'row': 2}]
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def read(self) -> list[Line]:
+        """All whole lines; none without a file. A line that was cut short is taken away."""
+        if not self.path.exists():
+            return []
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            # Else the next line would be written behind it, and both would be lost.
+            with self.path.open("r+b") as file:
+                file.truncate(whole)
+        return read_lines(self.path)
+
+    def append(self, lines: Iterable[Line]) -> None:
+        """Adds lines in one write, and returns when they are on the disk."""
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        with self.path.open("ab") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
 
 
 class Journal:
@@ -39,22 +74,12 @@ class Journal:
         partial.replace(written)
 
     def lines(self) -> list[Line]:
-        """What was finished. A line that was cut short is taken away: it is made again."""
-        if not self.path.exists():
-            return []
-        content = self.path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            with self.path.open("r+b") as file:
-                file.truncate(len(whole))
-        return read_lines(self.path)
+        """What was finished."""
+        return JsonLines(self.path).read()
 
     def append(self, lines: Iterable[Line]) -> None:
-        """Adds finished lines in one write."""
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        with self.path.open("ab") as file:
-            file.write(text.encode())
-            file.flush()
+        """Adds what is finished."""
+        JsonLines(self.path).append(lines)
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -84,5 +109,5 @@ def differences(before: Any, now: Any, name: str = "") -> list[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         keys = sorted(before.keys() | now.keys())
         parts = [differences(before.get(k), now.get(k), f"{name}.{k}".strip(".")) for k in keys]
-        return [part for found in parts for part in found]
+        return [name for names in parts for name in names]
     return [name]

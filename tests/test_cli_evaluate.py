@@ -1,15 +1,14 @@
 """The commands eval, report and search."""
 
 import json
-import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from sake_jax.cli import app
 from sake_jax.evaluate import search as searching
-from sake_jax.evaluate.results import read
-from sake_jax.samplers.request import Request
+from sake_jax.evaluate.results import read_results
+from sake_jax.samplers import Request
 
 SMALL = ("--length", "8", "--steps", "2", "--temperature", "1")
 
@@ -69,7 +68,7 @@ def test_shards_share_a_folder(problems, tmp_path):
     assert "1 of 2 problems" in call(*words, "--shard", "1/2")
     assert "pass@1" in call(*words, "--shard", "0/2")
     whole = call(*words[:-1], tmp_path / "whole")
-    assert read(tmp_path / "whole").lines == read(tmp_path / "run").lines
+    assert read_results(tmp_path / "whole").lines == read_results(tmp_path / "run").lines
     told = call("report", tmp_path / "run", tmp_path / "whole", "--out", tmp_path / "report")
     assert "no guidance, T 1" in told
     assert "passes.png" in told
@@ -101,9 +100,8 @@ def test_search_compares_what_it_chose(problems, tmp_path, monkeypatch):
         "temperature": searching.grid(Request(length=4, steps=1), temperature=(0.5, 1.0)),
         "sake": searching.grid(Request("sake", length=4, steps=1), strength=(0.5, 1.0)),
     }
-    evaluate = sys.modules["sake_jax.cli.evaluate"]
     asked = []
-    monkeypatch.setattr(evaluate, "usual_grid", lambda *base: asked.append(base) or few)
+    monkeypatch.setattr(searching, "default_grid", lambda *base: asked.append(base) or few)
     words = ("search", "humaneval", "--data", problems, "--k", 2, "--out", tmp_path / "run")
     told = call(*words, "--share", 0.5, "--length", 4, "--top-p", 0.9)
     assert asked == [(Request(length=4, top_p=0.9), 256)]

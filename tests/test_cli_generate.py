@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import sake_jax as sj
 from sake_jax import cli
-from sake_jax.cli import options
-from sake_jax.cli.generate import asked
+from sake_jax.cli.generate import prepare_prompt
+from sake_jax.cli.options import RunOptions
 from sake_jax.cli.screen import NOISE, Screen
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 SMALL = ("--length", "8", "--samples", "2")
 
@@ -48,9 +48,9 @@ def test_meshes_by_name():
     """'auto' is for `load` to choose: a copy of a small model for each of the eight devices."""
     sizes = {"auto": (8, 1, 1), "fsdp=2,tensor=4": (1, 2, 4)}
     for name, expected in sizes.items():
-        mesh = options.load("tinystories", None, name).params["norm"]["weight"].sharding.mesh
+        mesh = RunOptions(mesh=name).load().params["norm"]["weight"].sharding.mesh
         assert tuple(mesh.shape.values()) == expected
-    alone = options.load("tinystories", None, None).params["norm"]["weight"]
+    alone = RunOptions().load().params["norm"]["weight"]
     assert len(alone.sharding.device_set) == 1
 
 
@@ -149,7 +149,10 @@ def test_a_stop_string_ends_a_text():
         (["x", "--show", "--json"], "--show draws, --json does not"),
         (["x", "--file", "y"], "give a prompt or --file"),
         (["--file", "/nowhere/prompts.txt"], "No such file"),
-        (["x", "--sampler", "ancestral", "--cache", "dual"], "cache is for masked decoding"),
+        (
+            ["x", "--sampler", "ancestral", "--cache", "dual"],
+            "cache is for masked or block decoding",
+        ),
         (["x", "--sampler", "ancestral", "--block", "8"], "block is for masked decoding"),
         (["x", "--sampler", "block"], "block needs a model of block diffusion"),
         (["x", "--compare", "--judge", "tinystories"], "must be a causal model"),
@@ -182,10 +185,10 @@ def request(**changes):
 
 def test_requests_become_samplers(lm):
     usual = request().build(lm)
-    assert usual.plan == sj.masked(lm, length=64, block=32).plan
-    assert request(length=10).build(lm).plan == sj.masked(lm, length=10).plan
+    assert usual.plan == sj.mprepare_prompt(lm, length=64, block=32).plan
+    assert request(length=10).build(lm).plan == sj.mprepare_prompt(lm, length=10).plan
     odd = request(length=16, block=8, steps=4, cache="dual").build(lm)
-    assert odd.plan == sj.masked(lm, length=16, block=8, steps=4, cache="dual").plan
+    assert odd.plan == sj.mprepare_prompt(lm, length=16, block=8, steps=4, cache="dual").plan
     assert request(sampler="ancestral", steps=5).build(lm).plan.steps == 6  # and one for the rest
     both = request(guidance="sake+spread", top_p=0.9, strength=2.0).guided()
     wanted = sj.chain(sj.top_p(0.9), sj.sake(2.0), sj.sake(2.0, scope="batch", self_term=0.0))
@@ -208,15 +211,15 @@ def test_chats_use_the_models_template(lm):
     template = "{% for turn in messages %}[{{ turn.content }}]{% endfor %}"
     talker.tokenizer.chat_template = template + "{% if add_generation_prompt %}>{% endif %}"
     for wanted in (None, True):
-        assert talker.tokenizer.decode(asked(talker, "the dog", wanted)) == "[the dog]>"
-    assert asked(talker, "the dog", False) == "the dog"
-    assert asked(lm, "the dog", None) == "the dog"
+        assert talker.tokenizer.decode(prepare_prompt(talker, "the dog", wanted)) == "[the dog]>"
+    assert prepare_prompt(talker, "the dog", False) == "the dog"
+    assert prepare_prompt(lm, "the dog", None) == "the dog"
 
 
 def test_show_draws_noise_the_prompt_and_what_is_new(lm):
     screen, seen = Screen(lm, "title"), []
     watch = lambda canvas: seen.append(screen.rows(canvas)[0])  # noqa: E731
-    sampler = sj.masked(lm, length=4)
+    sampler = sj.mprepare_prompt(lm, length=4)
     sj.generate(lm, sampler, ["the dog"], key=jax.random.key(0), watch=watch)
     assert [line.plain.count(NOISE) for line in seen] == [3, 2, 1, 0], "once a step"
     assert all("the dog" in line.plain for line in seen)

@@ -68,23 +68,23 @@ def packages() -> dict[str, str | None]:
 
 def accelerator() -> dict[str, Any]:
     """What JAX sees and whether it can compute. Never raises: `error` holds what went wrong."""
-    found: dict[str, Any] = {"devices": [], "matmul_precision": None, "x64": None, "error": None}
+    seen: dict[str, Any] = {"devices": [], "matmul_precision": None, "x64": None, "error": None}
     try:
         # Imported here, so that the report is printed even when JAX itself is what is broken.
         import jax
         import jax.numpy as jnp
 
         settings: Any = jax.config  # its settings are added at run time, unseen by type checkers
-        found["matmul_precision"] = settings.jax_default_matmul_precision or "default"
-        found["x64"] = settings.jax_enable_x64
-        found["devices"] = [f"{device.device_kind} ({device})" for device in jax.devices()]
+        seen["matmul_precision"] = settings.jax_default_matmul_precision or "default"
+        seen["x64"] = settings.jax_enable_x64
+        seen["devices"] = [f"{device.device_kind} ({device})" for device in jax.devices()]
         ones = jnp.ones((8, 8))
         product = jax.jit(jnp.matmul)(ones, ones)
         if not bool((product == 8).all()):
-            found["error"] = f"ones(8, 8) @ ones(8, 8) must be 8 everywhere, got {product}"
+            seen["error"] = f"ones(8, 8) @ ones(8, 8) must be 8 everywhere, got {product}"
     except Exception as error:
-        found["error"] = f"{type(error).__name__}: {error}"
-    return found
+        seen["error"] = f"{type(error).__name__}: {error}"
+    return seen
 
 
 def report() -> dict[str, Any]:
@@ -107,20 +107,20 @@ def doctor(
 
     Exits with 1 when a package is missing or JAX cannot compute.
     """
-    found = report()
+    checked = report()
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(checked, indent=2))
     else:
-        Console().print(_table(found))
-    raise typer.Exit(0 if found["ok"] else 1)
+        Console().print(_table(checked))
+    raise typer.Exit(0 if checked["ok"] else 1)
 
 
-def _table(found: dict[str, Any]) -> Table:
-    table = Table(title=f"{DISTRIBUTION} {found['version']}", show_header=False)
-    table.add_row("Python", found["python"])
-    for name, version in found["packages"].items():
+def _table(checked: dict[str, Any]) -> Table:
+    table = Table(title=f"{DISTRIBUTION} {checked['version']}", show_header=False)
+    table.add_row("Python", checked["python"])
+    for name, version in checked["packages"].items():
         table.add_row(name, version or "[red]missing[/red]")
-    jax_report = found["jax"]
+    jax_report = checked["jax"]
     table.add_section()
     table.add_row("devices", "\n".join(jax_report["devices"]) or "[red]none[/red]")
     table.add_row("matmul precision", str(jax_report["matmul_precision"]))

@@ -5,20 +5,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markdown import Markdown
 
 from sake_jax.checks import require
-from sake_jax.cli import options
-from sake_jax.cli.checkpoints import plain_errors
-from sake_jax.cli.options import mesh_sizes
+from sake_jax.cli.command import command, fields
+from sake_jax.cli.options import RunOptions, mesh_sizes, parse_numbers
+from sake_jax.cli.screen import print_markdown
 
 if TYPE_CHECKING:
     from sake_jax.planning.bench.clock import Setting
 
 app = typer.Typer()
 
-PROMPTS = (128, 256, 512, 1024)
+PROMPTS = "128,256,512,1024"
 """The paper's."""
 
 EXAMPLES = """Examples:
@@ -33,8 +31,9 @@ sake-jax bench --plan v5e:2x4,tensor=8 --plan v6e:1x1 --plan h100:1 --compile --
 """
 
 
-@app.command(epilog=EXAMPLES)
+@command(app, epilog=EXAMPLES)
 def bench(
+    *,
     model: Annotated[
         str | None,
         typer.Option(
@@ -56,7 +55,7 @@ def bench(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Runs of each form, all in turn; 5 by default.")
     ] = None,
-    dtype: options.Dtype = None,
+    run: Annotated[RunOptions, fields(["dtype"])],
     growth: Annotated[
         bool | None,
         typer.Option("--growth/--no-growth", help="Also with vocabulary, batch, devices."),
@@ -91,53 +90,41 @@ def bench(
 
     All forms run in turn, so that a busy moment hits them alike. Use a quiet machine.
     """
-    with plain_errors():
-        from sake_jax.planning.bench import record, report
-        from sake_jax.planning.bench.clock import Setting
+    from sake_jax.planning.bench import record, report
+    from sake_jax.planning.bench.clock import Setting
 
-        only_measured = {"--rounds": rounds, "--dtype": dtype, "--growth": growth}
-        given = [name for name, value in only_measured.items() if value is not None]
-        given += ["--quick"] * quick
-        rule, remedy = "a plan measures nothing", f"leave out --plan, or {' and '.join(given)}"
-        require(not (plan and given), rule, ["--plan", *given], remedy)
-        rule, remedy = "--compile is for plans", "add --plan CHIPS, or leave it out"
-        require(plan or not compile_it, rule, "--compile", remedy)
-        if out is not None:
-            record.read(out)  # refuses now, not after minutes
-        if plan:
-            sizes = (numbers(prompts), length or 128, steps, batch)
-            found = {"planned": _planned(model or "llada-8b", sizes, plan, compile_it)}
-        else:
-            length = length or (8 if quick else 32)
-            setting = Setting(
-                numbers(prompts or ("8,16" if quick else None)),
-                length,
-                steps or max(1, length // 2),
-                batch,
-                rounds or (2 if quick else 5),
-            )
-            wanted = not quick if growth is None else growth
-            found = {"measured": _measured(model or "scaled", setting, dtype, wanted, quick)}
-        if out is not None:
-            record.write(out, found)
-        if as_json:
-            typer.echo(json.dumps(found, indent=1))
-        else:
-            Console().print(Markdown(report.told(found)))
-
-
-def numbers(text: str | None) -> tuple[int, ...]:
-    """'128,256' as numbers in their order; the paper's prompts if None."""
-    if text is None:
-        return PROMPTS
-    parts = [part.strip() for part in text.split(",")]
-    rule = "prompts must be whole numbers above 0"
-    right = all(part.isdigit() and int(part) > 0 for part in parts)
-    require(right, rule, text, "write them as '128,256'")
-    return tuple(sorted({int(part) for part in parts}))
+    only_measured = {"--rounds": rounds, "--dtype": run.dtype, "--growth": growth}
+    given = [name for name, value in only_measured.items() if value is not None]
+    given += ["--quick"] * quick
+    rule, remedy = "a plan measures nothing", f"leave out --plan, or {' and '.join(given)}"
+    require(not (plan and given), rule, ["--plan", *given], remedy)
+    rule, remedy = "--compile is for plans", "add --plan CHIPS, or leave it out"
+    require(plan or not compile_it, rule, "--compile", remedy)
+    if out is not None:
+        record.read(out)  # refuses now, not after minutes
+    if plan:
+        sizes = (parse_numbers("--prompts", prompts or PROMPTS), length or 128, steps, batch)
+        result = {"planned": _plan(model or "llada-8b", sizes, plan, compile_it)}
+    else:
+        length = length or (8 if quick else 32)
+        setting = Setting(
+            parse_numbers("--prompts", prompts or ("8,16" if quick else PROMPTS)),
+            length,
+            steps or max(1, length // 2),
+            batch,
+            rounds or (2 if quick else 5),
+        )
+        wanted = not quick if growth is None else growth
+        result = {"measured": _measure(model or "scaled", setting, run.dtype, wanted, quick)}
+    if out is not None:
+        record.write(out, result)
+    if as_json:
+        typer.echo(json.dumps(result, indent=1))
+    else:
+        print_markdown(report.told(result))
 
 
-def _measured(
+def _measure(
     name: str, setting: "Setting", dtype: str | None, growth: bool, quick: bool
 ) -> dict[str, Any]:
     from sake_jax.conversion import load
@@ -152,9 +139,7 @@ def _measured(
     return measured(lm, setting, name, growth)
 
 
-def _planned(
-    model: str, sizes: tuple[Any, ...], plans: list[str], compile_it: bool
-) -> dict[str, Any]:
+def _plan(model: str, sizes: tuple[Any, ...], plans: list[str], compile_it: bool) -> dict[str, Any]:
     from sake_jax import planning
     from sake_jax.planning.bench.planned import Outline, Target, planned
 

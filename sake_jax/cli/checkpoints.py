@@ -1,13 +1,10 @@
 """Commands about checkpoints: inspect, convert, verify, export."""
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import typer
 from rich.console import Console
 from rich.progress import (
@@ -22,7 +19,8 @@ from rich.progress import (
 from rich.table import Table
 
 from sake_jax import sharding as processes
-from sake_jax.cli.options import Distributed, join, mesh_sizes
+from sake_jax.cli.command import command, fields
+from sake_jax.cli.options import RunOptions, mesh_sizes
 from sake_jax.conversion import (
     Checkpoint,
     in_dtype,
@@ -42,34 +40,6 @@ MESH = "The mesh to store chunks for, such as 'tensor=8' or 'fsdp=4,tensor=2'."
 DTYPE = "float32, bfloat16, float16 or int8 (quantised kernels); as stored by default."
 
 app = typer.Typer()
-
-
-@contextlib.contextmanager
-def plain_errors() -> Iterator[None]:
-    """Errors about the user's input as one message, without a traceback; so is Ctrl-C.
-
-    In a run of several processes the others are told, and end too.
-    """
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        Console(stderr=True).print("stopped; what was finished is saved, if it had a folder")
-        processes.leave(130, "it was stopped")
-        raise typer.Exit(130) from error
-    except jax.errors.JaxRuntimeError as error:
-        said = processes.describe_lost_process(error)
-        if said is None:
-            raise
-        complain(said)
-        processes.leave(1, said)
-    except (ValueError, OSError, ImportError) as error:
-        complain(str(error))
-        processes.leave(1, str(error))
-        raise typer.Exit(1) from error
-
-
-def complain(text: str) -> None:
-    Console(stderr=True).print(f"[red]error:[/red] {text}", highlight=False, soft_wrap=True)
 
 
 def parameter_table(checkpoint: Checkpoint, title: str, mesh: dict[str, int]) -> Table:
@@ -103,69 +73,68 @@ def summary(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-@app.command(epilog="Example: sake-jax inspect GSAI-ML/LLaDA-8B-Instruct")
+@command(app, epilog="Example: sake-jax inspect GSAI-ML/LLaDA-8B-Instruct")
 def inspect(
     path: Annotated[str, typer.Argument(help="A model's folder, or a name on the hub.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
 ) -> None:
     """Show a checkpoint's config, sizes and parameters; reads no weights."""
-    with plain_errors():
-        checkpoint = open_checkpoint(locate(path))
-        found = summary(checkpoint)
-        if as_json:
-            typer.echo(json.dumps(found, indent=2))
-            return
-        config = Table(title=f"{checkpoint.config.family}: {checkpoint.folder}", show_header=False)
-        network = found["config"].pop("network")
-        for name, value in (found["config"] | network).items():
-            config.add_row(name, str(value))
-        config.add_section()
-        config.add_row("parameters", f"{found['parameters']:,}")
-        config.add_row("size", f"{found['bytes'] / 1e9:,.3f} GB")
-        console = Console()
-        console.print(config)
-        console.print(parameter_table(checkpoint, "parameters", {}))
+    checkpoint = open_checkpoint(locate(path))
+    about = summary(checkpoint)
+    if as_json:
+        typer.echo(json.dumps(about, indent=2))
+        return
+    config = Table(title=f"{checkpoint.config.family}: {checkpoint.folder}", show_header=False)
+    network = about["config"].pop("network")
+    for name, value in (about["config"] | network).items():
+        config.add_row(name, str(value))
+    config.add_section()
+    config.add_row("parameters", f"{about['parameters']:,}")
+    config.add_row("size", f"{about['bytes'] / 1e9:,.3f} GB")
+    console = Console()
+    console.print(config)
+    console.print(parameter_table(checkpoint, "parameters", {}))
 
 
-@app.command(epilog="Example: sake-jax convert LLaDA-8B-Instruct llada-8b --dtype bfloat16")
+@command(app, epilog="Example: sake-jax convert LLaDA-8B-Instruct llada-8b --dtype bfloat16")
 def convert(
     source: Annotated[str, typer.Argument(help="A Hugging Face folder, or a name on the hub.")],
     destination: Annotated[Path, typer.Argument(help="A new folder.")],
+    *,
     dtype: Annotated[str | None, typer.Option(help=DTYPE)] = None,
     mesh: Annotated[str | None, typer.Option(help=MESH)] = None,
     dry_run: Annotated[bool, typer.Option(help="Check and show the plan; write nothing.")] = False,
-    distributed: Distributed = False,
+    run: Annotated[RunOptions, fields(["distributed"])],
 ) -> None:
     """Write a checkpoint so that each device and process can read its part of it.
 
     Memory holds a few arrays at a time. A run that was killed goes on when it is started again.
     """
-    with plain_errors():
-        sizes = mesh_sizes(mesh)
-        join(distributed)
-        processes.broadcast_from_leader(lambda: require_free(destination))
-        folder = locate(source)
-        checkpoint = in_dtype(open_checkpoint(folder), dtype)
-        planned = list_units(checkpoint)
-        total = sum(unit.nbytes for unit in planned)
-        title = f"{folder} → {destination}: {len(planned)} arrays, {total / 1e9:,.3f} GB"
-        if processes.is_leader():
-            Console().print(parameter_table(checkpoint, title, sizes))
-        if dry_run:
-            return
-        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        with Progress(*columns, disable=not processes.is_leader()) as progress:
-            task = progress.add_task("convert", total=total)
-            convert_checkpoint(
-                folder,
-                destination,
-                dtype=dtype,
-                mesh=sizes,
-                on_unit=lambda unit: progress.advance(task, unit.nbytes),
-            )
+    sizes = mesh_sizes(mesh)
+    run.connect()
+    processes.broadcast_from_leader(lambda: require_free(destination))
+    folder = locate(source)
+    checkpoint = in_dtype(open_checkpoint(folder), dtype)
+    planned = list_units(checkpoint)
+    total = sum(unit.nbytes for unit in planned)
+    title = f"{folder} → {destination}: {len(planned)} arrays, {total / 1e9:,.3f} GB"
+    if processes.is_leader():
+        Console().print(parameter_table(checkpoint, title, sizes))
+    if dry_run:
+        return
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, disable=not processes.is_leader()) as progress:
+        task = progress.add_task("convert", total=total)
+        convert_checkpoint(
+            folder,
+            destination,
+            dtype=dtype,
+            mesh=sizes,
+            on_unit=lambda unit: progress.advance(task, unit.nbytes),
+        )
 
 
-@app.command(epilog="Example: sake-jax verify llada-8b --golden golden.npz")
+@command(app, epilog="Example: sake-jax verify llada-8b --golden golden.npz")
 def verify(
     path: Annotated[str, typer.Argument(help="A model's folder, or a name on the hub.")],
     golden: Annotated[Path | None, typer.Option(help=GOLDEN)] = None,
@@ -175,13 +144,12 @@ def verify(
 
     Exits with 1 when something is wrong.
     """
-    with plain_errors():
-        folder = locate(path)
-        count = len(open_checkpoint(folder).source.shapes)
-        with Progress(TextColumn("arrays"), BarColumn(), MofNCompleteColumn()) as progress:
-            task = progress.add_task("verify", total=count)
-            advance = lambda name: progress.advance(task)  # noqa: E731
-            verdict = verify_checkpoint(folder, golden, tolerance=tolerance, on_array=advance)
+    folder = locate(path)
+    count = len(open_checkpoint(folder).source.shapes)
+    with Progress(TextColumn("arrays"), BarColumn(), MofNCompleteColumn()) as progress:
+        task = progress.add_task("verify", total=count)
+        advance = lambda name: progress.advance(task)  # noqa: E731
+        verdict = verify_checkpoint(folder, golden, tolerance=tolerance, on_array=advance)
     compared = "" if verdict.error is None else f", logits within {verdict.error:.1e}"
     for problem in verdict.problems:
         typer.echo(f"wrong: {problem}", err=True)
@@ -190,13 +158,12 @@ def verify(
     typer.echo(f"ok: {verdict.arrays} arrays{compared}")
 
 
-@app.command(epilog="Example: sake-jax export my-checkpoint my-model-hf --shard-gb 4")
+@command(app, epilog="Example: sake-jax export my-checkpoint my-model-hf --shard-gb 4")
 def export(
     source: Annotated[Path, typer.Argument(help="A converted checkpoint.")],
     destination: Annotated[Path, typer.Argument(help="A new folder.")],
     shard_gb: Annotated[float, typer.Option(help="Size of one safetensors file.", min=1e-6)] = 2.0,
 ) -> None:
     """Write a checkpoint as a Hugging Face folder, bit for bit, with tokenizer and config."""
-    with plain_errors():
-        files = export_checkpoint(source, destination, shard_bytes=int(shard_gb * 1e9))
+    files = export_checkpoint(source, destination, shard_bytes=int(shard_gb * 1e9))
     typer.echo(f"wrote {destination}: {', '.join(file.name for file in files)}")

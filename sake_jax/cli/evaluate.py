@@ -6,35 +6,31 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 
+import sake_jax as sj
 from sake_jax.checks import number, one_of, require
-from sake_jax.cli import options
-from sake_jax.cli.checkpoints import plain_errors
-from sake_jax.cli.generate import remember_programs
-from sake_jax.evaluate import Task, gsm8k, humaneval, mbpp, open_ended
-from sake_jax.evaluate.presets import Preset, presets
-from sake_jax.evaluate.report import report as write_report
-from sake_jax.evaluate.results import Results, read
-from sake_jax.evaluate.run import Shard, run
-from sake_jax.evaluate.sandbox import Limits, run_programs
-from sake_jax.evaluate.search import search as look
-from sake_jax.evaluate.search import usual_grid
-from sake_jax.generation.prompts import has_chat
-from sake_jax.metrics import load_judge
-from sake_jax.models import LanguageModel
-from sake_jax.samplers.request import Request
+from sake_jax.cli.command import changes, command, fields
+from sake_jax.cli.options import RunOptions, parse_numbers
+from sake_jax.cli.screen import print_markdown
+from sake_jax.generation import has_chat_template
 from sake_jax.sharding import broadcast_from_leader, is_leader
+
+# `sake_jax.evaluate` and `sake_jax.metrics` are imported where they are used: others' --help should
+# not wait for them.
+if TYPE_CHECKING:
+    from sake_jax.evaluate import Task
+    from sake_jax.evaluate.results import Results
+    from sake_jax.evaluate.run import Shard
 
 app = typer.Typer()
 
 TASKS = ("humaneval", "mbpp", "gsm8k", "story", "brainstorm")
-OWN = Preset("", Request(temperature=0.2), "tinystories")
-"""Where no row of the paper is asked for."""
+OWN = sj.Request(temperature=0.2)
+"""Where no row of the paper's tables is named."""
 EVAL = """Examples:
 
 sake-jax eval humaneval --preset sake-0.2 --samples 32 --k 1,2,8,16,32 --out runs/sake-0.2
@@ -71,9 +67,10 @@ Seconds = Annotated[
 Ks = Annotated[str, typer.Option("--k", help="Numbers of samples for pass@k and votes: '1,8,32'.")]
 
 
-@app.command("eval", epilog=EVAL)
+@command(app, "eval", epilog=EVAL)
 def evaluate(
     task: TaskName,
+    *,
     data: Data = None,
     examples: Examples = None,
     limit: Limit = None,
@@ -90,21 +87,8 @@ def evaluate(
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Answers to each problem.")] = 1,
     k: Ks = "1",
-    guidance: options.Guidance = None,
-    strength: options.Strength = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    bandwidth: options.Bandwidth = None,
-    attention_bandwidth: options.AttentionBandwidth = None,
-    length: options.Length = None,
-    steps: options.Steps = None,
-    block: options.Block = None,
-    sampler: options.Sampler = None,
-    cache: options.Cache = None,
-    seed: options.Seed = 0,
-    batch: options.Batch = 32,
-    dtype: options.Dtype = None,
-    mesh: options.Mesh = None,
+    changed: Annotated[dict[str, Any], changes(sj.Request)],
+    run: Annotated[RunOptions, fields(without=("model", "chat"))],
     chat: Annotated[bool, typer.Option("--chat", help="Use the model's chat template.")] = False,
     judge: Annotated[
         str | None, typer.Option(help="Also the perplexity under this causal model, or 'smollm2'.")
@@ -115,7 +99,6 @@ def evaluate(
     shard: Annotated[
         str, typer.Option(help="'0/4': the first of four processes that share a run and a folder.")
     ] = "0/1",
-    distributed: options.Distributed = False,
     seconds: Seconds = 10.0,
     unsafe: Unsafe = False,
 ) -> None:
@@ -125,86 +108,71 @@ def evaluate(
     Programs that the model wrote run contained, without network, files, or much of anything.
     Without --preset there is no guidance, the temperature is 0.2 and the length 64.
     """
-    with plain_errors():
-        row = presets()[one_of("preset", preset, presets())] if preset else OWN
-        request = options.requested(
-            row.request,
-            guidance=guidance,
-            strength=strength,
-            temperature=temperature,
-            top_p=top_p,
-            bandwidth=bandwidth,
-            attention_bandwidth=attention_bandwidth,
-            length=length,
-            steps=steps,
-            block=block,
-            sampler=sampler,
-            cache=cache,
-        )
-        guided, remedy = request.guidance != "none", "name one with --guidance"
-        require(guided or strength is None, "--strength is for guidances", strength, remedy)
-        part, ks = _shard(shard), _numbers(k)
-        require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
-        options.join(distributed)
-        asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
-        folder = out or Path("runs") / task
-        writer = model or row.model
-        configuration = {
-            "task": task,
-            "model": writer,
-            "samples": samples,
-            "seed": seed,
-        }
-        configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
-        if is_leader():
-            typer.echo(json.dumps(configuration, indent=1))
-        lm = _load(writer, dtype, mesh)
-        rule = "--chat needs a model with a chat template"
-        require(has_chat(lm) or not chat, rule, lm.config.family, "leave it out")
-        found = run(
-            lm,
-            request.build(lm),
-            asked,
-            folder,
-            samples=samples,
-            seed=seed,
-            batch=batch,
-            chat=chat,
-            shard=part,
-            about=configuration | {"name": _title(request)},
-            progress=sys.stderr.isatty(),
-        )
-        broadcast_from_leader(lambda: _conclude(found, asked, ks, judge))  # the others wait for it
+    from sake_jax.evaluate import presets
+    from sake_jax.evaluate.run import run as run_task
+
+    row = presets.preset(preset) if preset else presets.Preset("", OWN, RunOptions.model)
+    request = dataclasses.replace(row.request, **changed)
+    guided, remedy = request.guidance != "none", "name one with --guidance"
+    strength = changed.get("strength")
+    require(guided or strength is None, "--strength is for guidances", strength, remedy)
+    part, ks = _shard(shard), parse_numbers("--k", k)
+    require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
+    run.connect()
+    chosen = _task(task, data, examples, limit, _execute(seconds, unsafe))
+    folder = out or Path("runs") / task
+    run = dataclasses.replace(run, model=model or row.model)
+    configuration = {"task": task, "model": run.model, "samples": samples, "seed": run.seed}
+    configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
+    if is_leader():
+        typer.echo(json.dumps(configuration, indent=1))
+    lm = run.load()
+    rule = "--chat needs a model with a chat template"
+    require(has_chat_template(lm) or not chat, rule, lm.config.family, "leave it out")
+    results = run_task(
+        lm,
+        request.build(lm),
+        chosen,
+        folder,
+        samples=samples,
+        seed=run.seed,
+        batch=run.batch,
+        chat=chat,
+        shard=part,
+        about=configuration | {"name": _title(request)},
+        progress=sys.stderr.isatty(),
+    )
+    # The other processes wait until it is written: one that ends takes the rest with it.
+    broadcast_from_leader(lambda: _conclude(results, chosen, ks, judge))
 
 
-@app.command(epilog=REPORT)
+@command(app, epilog=REPORT)
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Runs of one task, as eval wrote them.")],
     k: Ks = "1",
     out: Annotated[Path, typer.Option(help="The folder of the report.")] = Path("runs/report"),
 ) -> None:
     """Compare runs of a task: tables, the paper's figures beside them, and pass@k as a figure."""
-    with plain_errors():
-        _show(write_report([read(folder) for folder in folders], out, _numbers(k)), out)
+    from sake_jax.evaluate.report import report as write_report
+    from sake_jax.evaluate.results import read_results
+
+    _show(
+        write_report([read_results(folder) for folder in folders], out, parse_numbers("--k", k)),
+        out,
+    )
 
 
-@app.command(epilog=SEARCH)
+@command(app, epilog=SEARCH)
 def search(
     task: TaskName,
+    *,
     data: Data = None,
     examples: Examples = None,
     limit: Limit = None,
-    model: options.Model = "tinystories",
     k: Annotated[int, typer.Option(min=1, help="Settings are chosen by pass@k.")] = 8,
     share: Annotated[float, typer.Option(help="Of the problems, to choose on.")] = 0.5,
-    top_p: options.TopP = 0.95,
-    length: options.Length = 64,
-    steps: options.Steps = None,
-    block: options.Block = None,
-    seed: options.Seed = 0,
-    batch: options.Batch = 32,
-    dtype: options.Dtype = None,
-    mesh: options.Mesh = None,
+    request: Annotated[sj.Request, fields(["top_p", "length", "steps", "block"], top_p=0.95)],
+    run: Annotated[RunOptions, fields(without=("chat", "distributed"))],
     out: Annotated[Path | None, typer.Option(help="The folder; it is resumed.")] = None,
     seconds: Seconds = 10.0,
     unsafe: Unsafe = False,
@@ -215,34 +183,41 @@ def search(
     Temperatures, strengths and bandwidths are searched; --top-p is for the guided methods, that of
     plain temperature is searched too.
     """
-    with plain_errors():
-        asked = _task(task, data, examples, limit, _execute(seconds, unsafe))
-        words = {"top_p": top_p, "length": length, "steps": steps, "block": block}
-        base = options.requested(Request(), **words)
-        lm, folder = _load(model, dtype, mesh), out or Path("runs") / f"{task}-search"
-        shown = sys.stderr.isatty()
-        choices = {"k": k, "share": share, "seed": seed, "batch": batch, "progress": shown}
-        look(lm, asked, usual_grid(base, lm.config.network.D), folder, **choices)
-        _show((folder / "search.md").read_text() + (folder / "report.md").read_text(), folder)
+    from sake_jax.evaluate import search as searching
+
+    chosen = _task(task, data, examples, limit, _execute(seconds, unsafe))
+    lm, folder = run.load(), out or Path("runs") / f"{task}-search"
+    requests = searching.default_grid(request, lm.config.network.D)
+    settings = {"k": k, "share": share, "seed": run.seed, "batch": run.batch}
+    searching.search(lm, chosen, requests, folder, **settings, progress=sys.stderr.isatty())
+    _show((folder / "search.md").read_text() + (folder / "report.md").read_text(), folder)
 
 
-def _conclude(found: Results, asked: Task, ks: tuple[int, ...], judge: str | None) -> None:
-    """The report, if every problem is there."""
-    folder = found.folder
-    if not found.complete:
-        ready = f"{len(found.lines)} of {len(asked.problems)} problems are in {folder}"
+def _conclude(results: "Results", task: "Task", ks: tuple[int, ...], judge: str | None) -> None:
+    """Writes and shows the report, if every problem is there."""
+    folder = results.folder
+    if not results.complete:
+        ready = f"{len(results.lines)} of {len(task.problems)} problems are in {folder}"
         typer.echo(f"{ready}; the report is written when the other shards are there.")
         return
-    judged = load_judge(judge) if judge else None
-    prompts = {problem.name: problem.prompt for problem in asked.problems}
-    _show(write_report([found], folder, ks, judge=judged, prompts=prompts), folder)
+    from sake_jax.evaluate.report import report as write_report
+    from sake_jax.metrics import load_judge
+
+    critic = load_judge(judge) if judge else None
+    prompts = {problem.name: problem.prompt for problem in task.problems}
+    _show(write_report([results], folder, ks, judge=critic, prompts=prompts), folder)
 
 
-def _title(request: Request) -> str:
+def _title(request: sj.Request) -> str:
     return f"{request.name}, T {request.temperature:g}"
 
 
-def _task(name: str, data: Path | None, examples: Path | None, limit: int | None, run: Any) -> Task:
+def _task(
+    name: str, data: Path | None, examples: Path | None, limit: int | None, run: Any
+) -> "Task":
+    """The task of that name; refuses here rather than after the first answers."""
+    from sake_jax.evaluate import gsm8k, humaneval, mbpp, open_ended
+
     one_of("TASK", name, TASKS)
     if name in ("story", "brainstorm"):
         require(data is not None, f"{name} needs prompts", "none", "give a file with --data")
@@ -250,7 +225,7 @@ def _task(name: str, data: Path | None, examples: Path | None, limit: int | None
         return open_ended(data or "", name=name, limit=limit)
     if name == "humaneval":
         require(examples is None, "--examples is for mbpp and gsm8k", name, "leave it out")
-        run([])  # refuses here rather than after the first answers
+        run([])  # raises where programs cannot be contained
         return humaneval(data, limit=limit, execute=run)
     if name == "mbpp":
         run([])
@@ -259,7 +234,12 @@ def _task(name: str, data: Path | None, examples: Path | None, limit: int | None
 
 
 def _execute(seconds: float, unsafe: bool) -> Any:
-    """Verdicts must not depend on how busy the machine is: what counts is processor time."""
+    """What runs programs, with their limits.
+
+    Verdicts must not depend on how busy the machine is: what counts is processor time.
+    """
+    from sake_jax.evaluate.sandbox import Limits, run_programs
+
     seconds = number("--seconds", seconds, above=0)
     limits = Limits(seconds=3 * seconds, cpu_seconds=math.ceil(seconds))
     if not is_leader():  # of several processes the first alone runs programs
@@ -267,19 +247,10 @@ def _execute(seconds: float, unsafe: bool) -> Any:
     return functools.partial(run_programs, limits=limits, unsafe=unsafe)
 
 
-def _load(model: str, dtype: str | None, mesh: str | None) -> LanguageModel:
-    remember_programs()
-    return options.load(model, dtype, mesh)
+def _shard(text: str) -> "Shard":
+    """'0/4' as the first of four shards."""
+    from sake_jax.evaluate.run import Shard
 
-
-def _numbers(text: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    right = all(part.isdecimal() and int(part) > 0 for part in parts)
-    require(right, "--k must be whole numbers with commas", text, "such as 1,8,32")
-    return tuple(sorted({int(part) for part in parts}))
-
-
-def _shard(text: str) -> Shard:
     index, _, of = text.partition("/")
     right = index.isdecimal() and of.isdecimal()
     require(right, "--shard must be INDEX/NUMBER", text, "such as 0/4 for the first of four")
@@ -287,5 +258,5 @@ def _shard(text: str) -> Shard:
 
 
 def _show(text: str, folder: Path) -> None:
-    Console().print(Markdown(text))
+    print_markdown(text)
     Console().print(f"in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")

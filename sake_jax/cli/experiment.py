@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 
 from sake_jax.checks import one_of, require
-from sake_jax.cli.checkpoints import plain_errors
-from sake_jax.cli.generate import remember_programs
+from sake_jax.cli.command import command
+from sake_jax.cli.options import remember_programs
+from sake_jax.cli.screen import print_markdown
 
 app = typer.Typer()
 
@@ -36,15 +36,15 @@ def experiments() -> dict[str, Callable[..., Any]]:
     from sake_jax.experiments.sensitivity import sensitivity
     from sake_jax.experiments.story import story
 
-    found = (gaussian, arithmetic, story, brainstorm, sensitivity, entropy)
-    return {each.__name__: each for each in found}
+    known = (gaussian, arithmetic, story, brainstorm, sensitivity, entropy)
+    return {each.__name__: each for each in known}
 
 
 def _has(made: Callable[..., Any], option: str) -> bool:
     return option in inspect.signature(made).parameters
 
 
-@app.command(epilog=EXAMPLES)
+@command(app, epilog=EXAMPLES)
 def experiment(
     name: Annotated[
         str,
@@ -73,20 +73,18 @@ def experiment(
 
     A stopped run goes on with the same command.
     """
-    with plain_errors():
-        known = experiments()
-        chosen = known[one_of("NAME", name, known)]
-        own = {"model": model, "judge": judge, "prompts": prompts}
-        own |= {"samples": samples, "length": length}
-        given = {option: value for option, value in own.items() if value is not None}
-        for option in given:
-            having = [each for each, made in known.items() if _has(made, option)]
-            rule = f"--{option} is for {', '.join(having)}"
-            require(name in having, rule, name, "leave it out")
-        remember_programs()
-        folder = out or Path("experiments") / (f"{name}-quick" if quick else name)
-        study = chosen(folder, quick=quick, seeds=seeds, **given)
-        console = Console()
-        console.print(Markdown((study.folder / "table.md").read_text()))
-        made = ", ".join(sorted(path.name for path in study.folder.glob("*.png")))
-        console.print(f"in {study.folder}: results.jsonl, table.md, {made}", soft_wrap=True)
+    known = experiments()
+    chosen = known[one_of("NAME", name, known)]
+    own = {"model": model, "judge": judge, "prompts": prompts}
+    own |= {"samples": samples, "length": length}
+    given = {option: value for option, value in own.items() if value is not None}
+    for option in given:
+        having = [each for each, made in known.items() if _has(made, option)]
+        rule = f"--{option} is for {', '.join(having)}"
+        require(name in having, rule, name, "leave it out")
+    remember_programs()
+    folder = out or Path("experiments") / (f"{name}-quick" if quick else name)
+    study = chosen(folder, quick=quick, seeds=seeds, **given)
+    print_markdown((study.folder / "table.md").read_text())
+    made = ", ".join(sorted(path.name for path in study.folder.glob("*.png")))
+    Console().print(f"in {study.folder}: results.jsonl, table.md, {made}", soft_wrap=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -14,16 +13,10 @@ from rich.console import Console
 
 import sake_jax as sj
 from sake_jax.checks import require
-from sake_jax.cli import options
-from sake_jax.cli.checkpoints import plain_errors
-from sake_jax.cli.screen import Screen, comparison, listing
-from sake_jax.core import Canvas
-from sake_jax.generation import Generation
-from sake_jax.generation.prompts import Prompt, as_chat, has_chat
-from sake_jax.metrics import distinct, distinct_within, entropy, load_judge, perplexity, words
-from sake_jax.metrics.judge import usual_judge
-from sake_jax.models import LanguageModel
-from sake_jax.samplers.request import Request
+from sake_jax.cli.command import command, fields
+from sake_jax.cli.options import RunOptions
+from sake_jax.cli.screen import MEASURES, Screen, print_comparison, print_texts
+from sake_jax.generation import Prompt, chat_prompt, has_chat_template
 from sake_jax.sharding import broadcast_from_leader, is_leader
 
 app = typer.Typer()
@@ -40,28 +33,17 @@ sake-jax generate "Name five uses of a brick." --model GSAI-ML/LLaDA-8B-Instruct
 """
 
 
-@app.command(epilog=EXAMPLES)
+@command(app, epilog=EXAMPLES)
 def generate(
     prompt: Annotated[
         str | None, typer.Argument(help="The beginning of the text; standard input without one.")
     ] = None,
+    *,
     file: Annotated[Path | None, typer.Option(help="Prompts, one on each line.")] = None,
-    model: options.Model = "tinystories",
     samples: Annotated[int, typer.Option(min=1, help="Texts for each prompt.")] = 8,
-    guidance: options.Guidance = "sake",
-    strength: options.Strength = 1.0,
-    temperature: options.Temperature = 0.9,
-    top_p: options.TopP = 1.0,
-    bandwidth: options.Bandwidth = None,
-    attention_bandwidth: options.AttentionBandwidth = None,
-    length: options.Length = 64,
-    steps: options.Steps = None,
-    block: options.Block = None,
-    sampler: options.Sampler = "auto",
-    cache: options.Cache = "none",
-    seed: options.Seed = 0,
+    run: Annotated[RunOptions, fields()],
+    request: Annotated[sj.Request, fields(guidance="sake", temperature=0.9)],
     stop: Annotated[list[str] | None, typer.Option(help="A string that ends a text.")] = None,
-    chat: options.Chat = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Also without guidance, side by side, with numbers.")
     ] = False,
@@ -77,110 +59,76 @@ def generate(
     save: Annotated[
         Path | None, typer.Option(help="A folder for the texts; an interrupted run goes on there.")
     ] = None,
-    batch: options.Batch = 32,
-    dtype: options.Dtype = None,
-    mesh: options.Mesh = None,
-    distributed: options.Distributed = False,
 ) -> None:
     """Write texts with a diffusion language model, made diverse by guidance.
 
     Without --model it is the built-in one, which knows small stories in lower case. The first
     call compiles for some seconds; the next ones find the programs in the cache.
     """
-    with plain_errors():
-        require(not (show and as_json), "--show draws, --json does not", "both", "choose one")
-        request = options.requested(
-            Request(),
-            guidance=guidance,
-            strength=strength,
-            temperature=temperature,
-            top_p=top_p,
-            length=length,
-            steps=steps,
-            block=block,
-            sampler=sampler,
-            cache=cache,
-            bandwidth=bandwidth,
-            attention_bandwidth=attention_bandwidth,
-        )
-        variants = [request.unguided, request] if compare else [request]
-        rule, remedy = "--compare needs a guidance to compare with none", "choose one"
-        require(not compare or request.name != request.unguided.name, rule, guidance, remedy)
-        options.join(distributed)
-        prompts = broadcast_from_leader(lambda: _prompts(prompt, file))
-        remember_programs()
-        lm = options.load(model, dtype, mesh)
-        judged = _judge(judge, model) if compare and is_leader() else None
-        given = [asked(lm, text, chat) for text in prompts]
-        results: dict[str, Generation] = {}
-        numbers: dict[str, dict[str, float]] = {}
-        for variant in variants:
-            begun = time.perf_counter()
-            screen = Screen(lm, variant.name) if show and is_leader() else None
-            with screen or contextlib.nullcontext():
-                out = sj.generate(
-                    lm,
-                    variant.build(lm),
-                    given,
-                    samples=samples,
-                    batch=batch,
-                    key=jax.random.key(seed),
-                    stop=stop or (),
-                    progress=sys.stderr.isatty() and not show,
-                    watch=screen.update if screen else _unseen if show else None,
-                    save=_folder(save, variant.name if compare else ""),
-                    divided=True,
-                )
-            seconds = time.perf_counter() - begun
-            if is_leader():
-                results[variant.name] = out
-                numbers[variant.name] = measures(prompts, out, judged) | {"seconds": seconds}
-        broadcast_from_leader(
-            lambda: _tell(prompts, results, numbers, as_json)
-        )  # the others wait for it
+    require(not (show and as_json), "--show draws, --json does not", "both", "choose one")
+    variants = [request.unguided, request] if compare else [request]
+    rule, remedy = "--compare needs a guidance to compare with none", "choose one"
+    require(not compare or request.name != request.unguided.name, rule, request.guidance, remedy)
+    run.connect()
+    prompts = broadcast_from_leader(lambda: _prompts(prompt, file))
+    lm = run.load()
+    critic = _judge(judge, run.model) if compare and is_leader() else None
+    prepared = [prepare_prompt(lm, text, run.chat) for text in prompts]
+    results: dict[str, sj.Generation] = {}
+    numbers: dict[str, dict[str, float]] = {}
+    for variant in variants:
+        begun = time.perf_counter()
+        screen = Screen(lm, variant.name) if show and is_leader() else None
+        with screen or contextlib.nullcontext():
+            out = sj.generate(
+                lm,
+                variant.build(lm),
+                prepared,
+                samples=samples,
+                batch=run.batch,
+                key=jax.random.key(run.seed),
+                stop=stop or (),
+                progress=sys.stderr.isatty() and not show,
+                watch=screen.update if screen else _ignore if show else None,
+                save=_folder(save, variant.name if compare else ""),
+                divided=True,
+            )
+        seconds = time.perf_counter() - begun
+        if is_leader():
+            results[variant.name] = out
+            numbers[variant.name] = measure(prompts, out, critic) | {"seconds": seconds}
+    # The other processes wait until it is printed: one that ends takes the rest with it.
+    broadcast_from_leader(lambda: _print(prompts, results, numbers, as_json))
 
 
-def _tell(
+def _print(
     prompts: list[str],
-    results: dict[str, Generation],
+    results: dict[str, sj.Generation],
     numbers: dict[str, dict[str, float]],
     as_json: bool,
 ) -> None:
     if as_json:
         typer.echo(json.dumps(_report(prompts, results, numbers), indent=1))
     elif len(results) > 1:
-        comparison(Console(), prompts, results, numbers)
+        print_comparison(Console(), prompts, results, numbers)
     else:
         ((name, out),) = results.items()
-        listing(Console(), prompts, out, numbers[name])
+        print_texts(Console(), prompts, out, numbers[name])
 
 
-def _unseen(canvas: Canvas) -> None:
+def _ignore(canvas: sj.Canvas) -> None:
     """What the other processes show, where process 0 shows a canvas: they must keep in step."""
 
 
-def remember_programs() -> None:
-    """Compiled programs are kept for the next call, where JAX_COMPILATION_CACHE_DIR says, or in
-    the user's cache folder."""
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "sake_jax" / "programs"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+def measure(
+    prompts: list[str], out: sj.Generation, judge: sj.LanguageModel | None
+) -> dict[str, float]:
+    """What is shown of the texts: their diversity, and the judge's perplexity if there is one."""
+    from sake_jax.metrics import measure_texts
 
-
-def measures(prompts: list[str], out: Generation, judge: LanguageModel | None) -> dict[str, float]:
-    """Diversity of what was written, over all texts of all prompts, and the judge's perplexity."""
-    texts = [text or "" for group in out.texts for text in group]
-    cut = [words(text) for text in texts]
-    found = {
-        "distinct-2": distinct(cut),
-        "distinct-2 within": distinct_within(cut),
-        "entropy": entropy(cut),
-    }
-    if judge is not None:
-        given = [text for text in prompts for _ in range(out.samples)]
-        found["perplexity"] = perplexity(judge, texts, given).value
-    return found
+    texts = [[text or "" for text in group] for group in out.texts]
+    measured = measure_texts(texts, prompts=prompts, judge=judge)
+    return {name: measured[name] for name in MEASURES if name in measured}
 
 
 def _prompts(prompt: str | None, file: Path | None) -> list[str]:
@@ -194,31 +142,33 @@ def _prompts(prompt: str | None, file: Path | None) -> list[str]:
         remedy = "write it in quotes, or give --file"
         require(not waiting, "generate needs a prompt", "none", remedy)
         lines = sys.stdin.read().splitlines()
-    found = [line for line in lines if line.strip()]
-    require(found, "prompts must hold a line of text", "none", "an empty prompt is ''")
-    return found
+    prompts = [line for line in lines if line.strip()]
+    require(prompts, "prompts must hold a line of text", "none", "an empty prompt is ''")
+    return prompts
 
 
-def asked(lm: LanguageModel, prompt: str, wanted: bool | None) -> Prompt:
-    """The prompt, or the token ids of a chat that begins with it."""
-    chats = wanted is not False and has_chat(lm)
+def prepare_prompt(lm: sj.LanguageModel, prompt: str, chat: bool | None) -> Prompt:
+    """The prompt or, as a chat, its token ids; None is a chat where the model has a template."""
+    chats = chat is not False and has_chat_template(lm)
     rule = "--chat needs a model with a chat template"
-    require(chats or not wanted, rule, lm.config.family, "use --no-chat")
-    return as_chat(lm, prompt) if chats else prompt
+    require(chats or not chat, rule, lm.config.family, "use --no-chat")
+    return chat_prompt(lm, prompt) if chats else prompt
 
 
 def _folder(save: Path | None, name: str) -> Path | None:
     return save and save / name.replace(" ", "-")
 
 
-def _judge(judge: str, model: str) -> LanguageModel | None:
+def _judge(judge: str, model: str) -> sj.LanguageModel | None:
     """The model that judges, or None."""
-    judge = usual_judge(model) if judge == "auto" else judge
+    from sake_jax.metrics import default_judge, load_judge
+
+    judge = default_judge(model) if judge == "auto" else judge
     return None if judge == "none" else load_judge(judge)
 
 
 def _report(
-    prompts: list[str], results: dict[str, Generation], numbers: dict[str, dict[str, float]]
+    prompts: list[str], results: dict[str, sj.Generation], numbers: dict[str, dict[str, float]]
 ) -> dict[str, Any]:
     return {
         name: {

@@ -1,76 +1,70 @@
-"""Options that several commands have. Those of a request may be None: left as they are."""
+"""Options about running a model, which several commands have."""
 
 import dataclasses
 import os
 import sys
-from typing import Annotated, Any
+from dataclasses import field
+from pathlib import Path
 
-import typer
+import jax
 
 import sake_jax as sj
 from sake_jax import sharding
 from sake_jax.checks import require
-from sake_jax.models import LanguageModel
-from sake_jax.samplers.request import Request
 from sake_jax.sharding import MESH_AXES
 
-Model = Annotated[
-    str, typer.Option(help="'tinystories', a folder, a converted checkpoint, or a hub name.")
-]
-Guidance = Annotated[
-    str | None,
-    typer.Option(
-        help="'sake': a text repeats itself less; 'spread': the texts of a prompt differ more; "
-        "'paper': the paper's algorithm to the letter; 'cfg': closer to the prompt; 'none'; "
-        "or some of them, as in 'sake+spread'."
-    ),
-]
-Strength = Annotated[float | None, typer.Option(help="Of the guidance; 0 is none.")]
-Temperature = Annotated[float | None, typer.Option(min=0, help="Of the draw; 0 is greedy.")]
-TopP = Annotated[float | None, typer.Option(help="Draw from the likeliest tokens, of this mass.")]
-Bandwidth = Annotated[
-    float | None,
-    typer.Option(help="Sigma of the guidance's kernel; the rows' median distance by default."),
-]
-AttentionBandwidth = Annotated[
-    float | None, typer.Option(help="How far, in tokens, a text's own rows repel; 20 by default.")
-]
-Length = Annotated[int | None, typer.Option(min=1, help="Tokens to write.")]
-Steps = Annotated[
-    int | None, typer.Option(min=1, help="Evaluations of the network; one a token by default.")
-]
-Block = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Tokens of a block; blocks are written left to right. 32 if that divides the length.",
-    ),
-]
-Sampler = Annotated[
-    str | None,
-    typer.Option(help="'masked', 'ancestral' or 'block'; by the model's family if 'auto'."),
-]
-Cache = Annotated[
-    str | None, typer.Option(help="'none', 'prefix' or 'dual': faster, an approximation.")
-]
-Chat = Annotated[
-    bool | None,
-    typer.Option("--chat/--no-chat", help="Use the model's chat template; if it has one."),
-]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed writes the same texts.")]
-Batch = Annotated[int, typer.Option(min=1, help="Texts that are written together.")]
-Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or int8; as stored by default.")]
-Mesh = Annotated[
-    str | None, typer.Option(help="Devices, such as 'tensor=8'; 'auto': as the model fits.")
-]
-Distributed = Annotated[
-    bool,
-    typer.Option(
-        "--distributed",
-        help="This is one process of several, which JAX finds; taken for granted where "
-        "JAX_COORDINATOR_ADDRESS is set.",
-    ),
-]
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Which model runs, where, and with which random numbers.
+
+    How it is sampled is `sake_jax.Request`. Both are tables of options; see `sake_jax.cli.command`.
+    """
+
+    model: str = field(
+        default="tinystories",
+        metadata={"help": "'tinystories', a folder, a converted checkpoint, or a hub name."},
+    )
+    dtype: str | None = field(
+        default=None, metadata={"help": "float32, bfloat16 or int8; as stored by default."}
+    )
+    mesh: str | None = field(
+        default=None,
+        metadata={"help": "Devices, such as 'tensor=8'; 'auto': as the model fits."},
+    )
+    seed: int = field(
+        default=0, metadata={"help": "The same seed writes the same texts.", "min": 0}
+    )
+    batch: int = field(default=32, metadata={"help": "Texts that are written together.", "min": 1})
+    chat: bool | None = field(
+        default=None,
+        metadata={
+            "flags": ("--chat/--no-chat",),
+            "help": "Use the model's chat template; if it has one.",
+        },
+    )
+    distributed: bool = field(
+        default=False,
+        metadata={
+            "flags": ("--distributed",),
+            "help": "This is one process of several, which JAX finds; taken for granted where "
+            "JAX_COORDINATOR_ADDRESS is set.",
+        },
+    )
+
+    def connect(self) -> None:
+        """Connects this process with the others of its run, if there are others."""
+        if self.distributed or sharding.connection_requested():
+            _keep_output_for_results()
+            sharding.connect()
+
+    def load(self) -> sj.LanguageModel:
+        """The model on its devices; its compiled programs are kept for the next call."""
+        remember_programs()
+        mesh: str | jax.sharding.Mesh | None = self.mesh or None
+        if self.mesh and self.mesh != "auto":
+            mesh = sj.mesh(**mesh_sizes(self.mesh))
+        return sj.load(self.model, mesh=mesh, dtype=self.dtype)
 
 
 def mesh_sizes(text: str | None) -> dict[str, int]:
@@ -86,27 +80,26 @@ def mesh_sizes(text: str | None) -> dict[str, int]:
     return sizes
 
 
-def join(wanted: bool) -> None:
-    """Connects this process with the others of its run, if there are others."""
-    if wanted or sharding.connection_requested():
-        _own_output()
-        sharding.connect()
+def parse_numbers(option: str, text: str) -> tuple[int, ...]:
+    """'8,1,32' as numbers in their order."""
+    parts = [part.strip() for part in text.split(",")]
+    right = all(part.isdecimal() and int(part) > 0 for part in parts)
+    require(right, f"{option} must be whole numbers with commas", text, "such as 1,8,32")
+    return tuple(sorted({int(part) for part in parts}))
 
 
-def _own_output() -> None:
+def remember_programs() -> None:
+    """Keeps compiled programs for the next call, where JAX_COMPILATION_CACHE_DIR says, or in the
+    user's cache folder."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "sake_jax" / "programs"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def _keep_output_for_results() -> None:
     """Keeps standard output for results: on CPUs JAX's network library writes lines there."""
     sys.stdout.flush()
     mine = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = os.fdopen(mine, "w", buffering=1)
-
-
-def load(model: str, dtype: str | None, mesh: str | None) -> LanguageModel:
-    """The model on its devices."""
-    chosen = mesh if mesh == "auto" else sj.mesh(**mesh_sizes(mesh)) if mesh else None
-    return sj.load(model, mesh=chosen, dtype=dtype)
-
-
-def requested(base: Request, **words: Any) -> Request:
-    """A request, changed by what the command line says."""
-    return dataclasses.replace(base, **{k: v for k, v in words.items() if v is not None})

@@ -1,16 +1,15 @@
 """The command that plans a run on chips that are not here."""
 
+import dataclasses
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markdown import Markdown
 
-from sake_jax.cli import options
-from sake_jax.cli.checkpoints import plain_errors
+import sake_jax as sj
+from sake_jax.cli.command import changes, command
 from sake_jax.cli.options import mesh_sizes
-from sake_jax.samplers.request import Request
+from sake_jax.cli.screen import print_markdown
 
 app = typer.Typer()
 
@@ -24,11 +23,12 @@ sake-jax plan path/to/model --topology h100:8 --mesh data=8 --batch 8 --guidance
 """
 
 
-@app.command(epilog=EXAMPLES)
+@command(app, epilog=EXAMPLES)
 def plan(
     model: Annotated[
         str, typer.Argument(help="'llada-8b', 'dream-7b', 'mdlm-owt', or a model's folder.")
     ],
+    *,
     topology: Annotated[str, typer.Option(help="Chips, such as 'v5e:2x4' or 'h100:8'.")],
     mesh: Annotated[str | None, typer.Option(help="Devices, such as 'tensor=8'.")] = None,
     sweep: Annotated[
@@ -41,17 +41,7 @@ def plan(
     attention: Annotated[
         str, typer.Option(help="'plain', or 'splash': a kernel on TPUs, for long canvases.")
     ] = "plain",
-    guidance: options.Guidance = None,
-    strength: options.Strength = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    bandwidth: options.Bandwidth = None,
-    attention_bandwidth: options.AttentionBandwidth = None,
-    length: options.Length = None,
-    steps: options.Steps = None,
-    block: options.Block = None,
-    sampler: options.Sampler = None,
-    cache: options.Cache = None,
+    changed: Annotated[dict[str, Any], changes(sj.Request)],
     compile_it: Annotated[
         bool, typer.Option("--compile/--no-compile", help="Whether to ask the compiler, too.")
     ] = True,
@@ -61,42 +51,28 @@ def plan(
 
     The sampler itself is compiled ahead of time for them; no weights are read.
     """
-    with plain_errors():
-        from sake_jax import planning
-        from sake_jax.conversion import model_config, with_attention
-        from sake_jax.planning import overhead, report
-        from sake_jax.planning.sweep import best
+    from sake_jax import planning
+    from sake_jax.conversion import model_config, with_attention
+    from sake_jax.planning import overhead, report
+    from sake_jax.planning.sweep import best
 
-        request = options.requested(
-            Request(length=128),
-            guidance=guidance,
-            strength=strength,
-            temperature=temperature,
-            top_p=top_p,
-            bandwidth=bandwidth,
-            attention_bandwidth=attention_bandwidth,
-            length=length,
-            steps=steps,
-            block=block,
-            sampler=sampler,
-            cache=cache,
-        )
-        shape = {"batch": batch, "samples": samples, "prompt": prompt, "dtype": dtype}
-        job = planning.Job(with_attention(model_config(model), attention), request, **shape)
-        chips = planning.topology(topology)
-        tried = planning.sweep(job, chips) if sweep else []
-        if tried:
-            found = best(tried) if compile_it else tried[0]
-        else:
-            found = planning.plan(job, chips, mesh_sizes(mesh), compile_it)
-        added = overhead.overheads(job, chips, found.mesh)
-        if as_json:
-            guided = {name: report.as_json(each) for name, each in added.items()}
-            told = report.as_json(found) | {"guidances": guided}
-            meshes = [report.as_json(each) for each in tried]
-            typer.echo(json.dumps(told | {"sweep": meshes}, indent=2))
-            return
-        parts = [f"# {model} on {chips.name}", report.told(found)]
-        parts += ["## Meshes", report.sweep_table(tried)] if tried else []
-        parts += ["## What guidance adds", report.overhead_table(added), report.ACCOUNTING]
-        Console().print(Markdown("\n\n".join(parts)))
+    request = dataclasses.replace(sj.Request(length=128), **changed)
+    shape = {"batch": batch, "samples": samples, "prompt": prompt, "dtype": dtype}
+    job = planning.Job(with_attention(model_config(model), attention), request, **shape)
+    chips = planning.topology(topology)
+    tried = planning.sweep(job, chips) if sweep else []
+    if tried:
+        chosen = best(tried) if compile_it else tried[0]
+    else:
+        chosen = planning.plan(job, chips, mesh_sizes(mesh), compile_it)
+    added = overhead.overheads(job, chips, chosen.mesh)
+    if as_json:
+        guided = {name: report.as_json(each) for name, each in added.items()}
+        whole = report.as_json(chosen) | {"guidances": guided}
+        meshes = [report.as_json(each) for each in tried]
+        typer.echo(json.dumps(whole | {"sweep": meshes}, indent=2))
+        return
+    parts = [f"# {model} on {chips.name}", report.told(chosen)]
+    parts += ["## Meshes", report.sweep_table(tried)] if tried else []
+    parts += ["## What guidance adds", report.overhead_table(added), report.ACCOUNTING]
+    print_markdown("\n\n".join(parts))

@@ -10,11 +10,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sake_jax.core import Canvas
-from sake_jax.generation import Generation
-from sake_jax.models import LanguageModel
+import sake_jax as sj
 
 NOISE = "░"
+"""What stands for a token that is not written yet."""
 MEASURES = {
     "distinct-2": "distinct-2 of all texts",
     "distinct-2 within": "distinct-2 within a text",
@@ -22,25 +21,26 @@ MEASURES = {
     "perplexity": "judge's perplexity",
     "seconds": "seconds",
 }
+"""What is shown of what is measured, and in which words."""
 
 
-def listing(
-    console: Console, prompts: list[str], out: Generation, numbers: dict[str, float]
+def print_texts(
+    console: Console, prompts: list[str], out: sj.Generation, numbers: dict[str, float]
 ) -> None:
     """Prompt by prompt, text by text, and a line of numbers."""
     for prompt, texts in zip(prompts, out.texts, strict=True):
         table = Table.grid(padding=(0, 1, 1, 0))
         for at, text in enumerate(texts, 1):
-            table.add_row(Text(str(at), "dim"), _joined(prompt, text))
+            table.add_row(Text(str(at), "dim"), _with_prompt(prompt, text))
         console.print(table)
-    said = ", ".join(f"{MEASURES[name]} {value:.3g}" for name, value in numbers.items())
-    console.print(Text(said, "dim"))
+    line = ", ".join(f"{MEASURES[name]} {value:.3g}" for name, value in numbers.items())
+    console.print(Text(line, "dim"))
 
 
-def comparison(
+def print_comparison(
     console: Console,
     prompts: list[str],
-    results: dict[str, Generation],
+    results: dict[str, sj.Generation],
     numbers: dict[str, dict[str, float]],
 ) -> None:
     """Two runs side by side, then their numbers."""
@@ -48,23 +48,23 @@ def comparison(
     for at, prompt in enumerate(prompts):
         columns = [out.texts[at] for out in results.values()]
         for texts in zip(*columns, strict=True):
-            table.add_row(*(_joined(prompt, text) for text in texts))
+            table.add_row(*(_with_prompt(prompt, text) for text in texts))
     console.print(table)
-    measured = Table("", *results)
+    below = Table("", *results)
     for name in next(iter(numbers.values())):
-        values = (f"{found[name]:.3g}" for found in numbers.values())
-        measured.add_row(MEASURES[name], *values)
-    console.print(measured)
+        values = (f"{measured[name]:.3g}" for measured in numbers.values())
+        below.add_row(MEASURES[name], *values)
+    console.print(below)
 
 
-def _joined(prompt: str, text: str | None) -> Text:
+def _with_prompt(prompt: str, text: str | None) -> Text:
     return Text.assemble((prompt, "bold"), text or "")
 
 
 class Screen:
     """Rows that fill, drawn anew after each step: `with Screen(...)`, then `update`."""
 
-    def __init__(self, lm: LanguageModel, title: str):
+    def __init__(self, lm: sj.LanguageModel, title: str):
         self.title = title
         self.before: np.ndarray | None = None
         self.piece = functools.cache(lambda at: lm.tokenizer.decode([at]))
@@ -77,11 +77,11 @@ class Screen:
     def __exit__(self, *error: Any) -> None:
         self.live.__exit__(*error)
 
-    def update(self, canvas: Canvas) -> None:
+    def update(self, canvas: sj.Canvas) -> None:
         """Shows a canvas."""
         self.live.update(Panel(Group(*self.rows(canvas)), title=self.title), refresh=True)
 
-    def rows(self, canvas: Canvas) -> list[Text]:
+    def rows(self, canvas: sj.Canvas) -> list[Text]:
         """A line for each row: the prompt in bold, noise, and in green what is new."""
         tokens = np.asarray(canvas.tokens)
         before, self.before = self.before, tokens
@@ -100,3 +100,10 @@ class Screen:
                     line.append(self.piece(int(tokens[row, at])), style)
             lines.append(line)
         return lines
+
+
+def print_markdown(text: str) -> None:
+    """Prints a report as a terminal shows it best."""
+    from rich.markdown import Markdown  # the slowest part of rich, for reports only
+
+    Console().print(Markdown(text))

@@ -16,7 +16,7 @@ from rich.progress import (
 )
 
 from sake_jax.checks import one_of
-from sake_jax.cli.checkpoints import plain_errors
+from sake_jax.cli.command import command
 from sake_jax.cli.options import mesh_sizes
 
 app = typer.Typer()
@@ -29,7 +29,7 @@ COLUMNS = (
 )
 
 
-@app.command(epilog="Example: sake-jax train tinystories --data corpus --out runs/tinystories")
+@command(app, epilog="Example: sake-jax train tinystories --data corpus --out runs/tinystories")
 def train(
     recipe: Annotated[
         str, typer.Argument(help="A TOML file: data, model, training; or 'tinystories'.")
@@ -50,34 +50,33 @@ def train(
     Ctrl-C or SIGTERM saves and stops; the same command goes on. At the end the model is in
     OUT/model, ready for `sake_jax.load`, with log.jsonl and loss.png beside it.
     """
-    with plain_errors():
-        from sake_jax.sharding import mesh as make_mesh
-        from sake_jax.training import Trainer, read
-        from sake_jax.training.figure import loss_curve
-        from sake_jax.training.publish import DTYPES
+    from sake_jax.sharding import mesh as make_mesh
+    from sake_jax.training import Trainer, read
+    from sake_jax.training.figure import loss_curve
+    from sake_jax.training.publish import DTYPES
 
-        one_of("dtype", dtype, DTYPES)
-        found = read(recipe, data)
-        folder = out or Path("runs") / found.name
-        trainer = Trainer(found, folder, make_mesh(**mesh_sizes(mesh)) if mesh else None)
-        # Also when a scheduler takes the machine away, and in the background of a script.
-        for asked in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(asked, signal.default_int_handler)
-        steps, begun = found.training.steps, int(trainer.state.step)
-        console = Console()
-        if begun:
-            console.print(f"going on after step {begun}")
-        with Progress(*COLUMNS, console=console) as bar:
-            task = bar.add_task("loss", total=steps, completed=begun)
+    one_of("dtype", dtype, DTYPES)
+    chosen = read(recipe, data)
+    folder = out or Path("runs") / chosen.name
+    trainer = Trainer(chosen, folder, make_mesh(**mesh_sizes(mesh)) if mesh else None)
+    # Also when a scheduler takes the machine away, and in the background of a script.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    steps, begun = chosen.training.steps, int(trainer.state.step)
+    console = Console()
+    if begun:
+        console.print(f"going on after step {begun}")
+    with Progress(*COLUMNS, console=console) as bar:
+        task = bar.add_task("loss", total=steps, completed=begun)
 
-            def show(step: int, loss: float) -> None:
-                bar.update(task, completed=step, description=f"loss {loss:.3f}")
+        def show(step: int, loss: float) -> None:
+            bar.update(task, completed=step, description=f"loss {loss:.3f}")
 
-            try:
-                trainer.train(show)
-            except KeyboardInterrupt:
-                said = f"stopped and saved in {folder}; the same command goes on"
-                console.print(said, soft_wrap=True)
-                raise typer.Exit(130) from None
-        console.print(f"model: {trainer.publish(dtype)}", soft_wrap=True)
-        console.print(f"curve: {loss_curve(folder)}", soft_wrap=True)
+        try:
+            trainer.train(show)
+        except KeyboardInterrupt:
+            message = f"stopped and saved in {folder}; the same command goes on"
+            console.print(message, soft_wrap=True)
+            raise typer.Exit(130) from None
+    console.print(f"model: {trainer.publish(dtype)}", soft_wrap=True)
+    console.print(f"curve: {loss_curve(folder)}", soft_wrap=True)

@@ -9,13 +9,10 @@ import typer
 
 import sake_jax as sj
 from sake_jax.checks import require
-from sake_jax.cli import options
-from sake_jax.cli.checkpoints import plain_errors
-from sake_jax.cli.generate import asked, remember_programs
-from sake_jax.generation import Generation
-from sake_jax.generation.prompts import Prompt
-from sake_jax.models import LanguageModel
-from sake_jax.samplers.request import Request
+from sake_jax.cli.command import command, fields
+from sake_jax.cli.generate import prepare_prompt
+from sake_jax.cli.options import RunOptions
+from sake_jax.generation import Prompt
 
 app = typer.Typer()
 
@@ -29,30 +26,17 @@ sake-jax view "the dog" --guidance none --length 32 --steps 8 --out plain.html
 """
 
 
-@app.command(epilog=EXAMPLES)
+@command(app, epilog=EXAMPLES)
 def view(
     prompt: Annotated[str, typer.Argument(help="The beginning of the text.")],
+    *,
     out: Annotated[Path, typer.Option(help="The page.")] = Path("run.html"),
-    model: options.Model = "tinystories",
     samples: Annotated[int, typer.Option(min=1, help="Texts.")] = 4,
-    guidance: options.Guidance = "sake",
-    strength: options.Strength = 1.0,
-    temperature: options.Temperature = 0.9,
-    top_p: options.TopP = 1.0,
-    bandwidth: options.Bandwidth = None,
-    attention_bandwidth: options.AttentionBandwidth = None,
-    length: options.Length = 64,
-    steps: options.Steps = None,
-    block: options.Block = None,
-    sampler: options.Sampler = "auto",
-    cache: options.Cache = "none",
-    seed: options.Seed = 0,
-    chat: options.Chat = None,
+    run: Annotated[RunOptions, fields(without=("batch", "distributed"))],
+    request: Annotated[sj.Request, fields(guidance="sake", temperature=0.9)],
     alone: Annotated[
         bool, typer.Option("--alone", help="Leave out the texts without guidance beside it.")
     ] = False,
-    dtype: options.Dtype = None,
-    mesh: options.Mesh = None,
 ) -> None:
     """Write a page that shows a text being denoised, step by step, in any browser.
 
@@ -60,37 +44,21 @@ def view(
     did; for each token its candidates and what repels it; how alike the samples are. One file,
     no network.
     """
-    with plain_errors():
-        request = options.requested(
-            Request(),
-            guidance=guidance,
-            strength=strength,
-            temperature=temperature,
-            top_p=top_p,
-            length=length,
-            steps=steps,
-            block=block,
-            sampler=sampler,
-            cache=cache,
-            bandwidth=bandwidth,
-            attention_bandwidth=attention_bandwidth,
-        )
-        rule = "the page must go into a folder that exists"
-        require(out.parent.is_dir(), rule, str(out.parent), "make it first")
-        remember_programs()
-        lm = options.load(model, dtype, mesh)
-        given = asked(lm, prompt, chat)
-        plain = request.unguided
-        both = not alone and request.name != plain.name
-        runs = [watched(lm, r, given, samples, seed) for r in [request, plain][: 1 + both]]
-        page = runs[0].to_html(*runs[1:], names=(request.name, plain.name))
-        path = page.save(out)
-        typer.echo(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB, open it in a browser")
+    rule = "the page must go into a folder that exists"
+    require(out.parent.is_dir(), rule, str(out.parent), "make it first")
+    lm = run.load()
+    prepared = prepare_prompt(lm, prompt, run.chat)
+    plain = request.unguided
+    both = not alone and request.name != plain.name
+    runs = [record_run(lm, r, prepared, samples, run.seed) for r in [request, plain][: 1 + both]]
+    page = runs[0].to_html(*runs[1:], names=(request.name, plain.name))
+    path = page.save(out)
+    typer.echo(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB, open it in a browser")
 
 
-def watched(
-    lm: LanguageModel, request: Request, prompt: Prompt, samples: int, seed: int
-) -> Generation:
+def record_run(
+    lm: sj.LanguageModel, request: sj.Request, prompt: Prompt, samples: int, seed: int
+) -> sj.Generation:
     """A generation of one prompt, with all that the page shows."""
     return sj.generate(
         lm,

@@ -40,10 +40,10 @@ def records(
       limit: reads that many records at most.
     """
     require(data is not None or hub is not None, "data must be a file", data, "name one")
-    found = _from_file(Path(data)) if data is not None else _from_hub(hub)
-    wanted = [_checked(place, value, fields, text) for place, value in found]
-    require(wanted, "data must hold records", f"none in {data or hub}", "check the file")
-    return wanted[: None if limit is None else whole("limit", limit)]
+    placed = _from_file(Path(data)) if data is not None else _from_hub(hub)
+    checked = [_checked(place, value, fields, text) for place, value in placed]
+    require(checked, "data must hold records", f"none in {data or hub}", "check the file")
+    return checked[: None if limit is None else whole("limit", limit)]
 
 
 def _from_hub(hub: Hub | None) -> list[Placed]:
@@ -98,10 +98,10 @@ def _yaml(name: str, text: str) -> Iterator[Placed]:
     import yaml
 
     try:
-        found = yaml.safe_load(text)
+        values = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(f"{name} must be YAML, got {error}; mend that place.") from error
-    yield from _listed(name, found)
+    yield from _listed(name, values)
 
 
 KINDS: dict[str, Callable[[str, str], Iterator[Placed]]] = {
@@ -114,10 +114,10 @@ KINDS: dict[str, Callable[[str, str], Iterator[Placed]]] = {
 """How files are read, by how their names end."""
 
 
-def _listed(name: str, found: Any) -> Iterator[Placed]:
+def _listed(name: str, values: Any) -> Iterator[Placed]:
     rule = f"{name} must hold a list"
-    require(isinstance(found, list), rule, type(found).__name__, "put records into [...]")
-    return ((f"{name}, record {at}", value) for at, value in enumerate(found, 1))
+    require(isinstance(values, list), rule, type(values).__name__, "put records into [...]")
+    return ((f"{name}, record {at}", value) for at, value in enumerate(values, 1))
 
 
 def _parsed(place: str, text: str) -> Any:

@@ -45,12 +45,12 @@ def gsm8k(
       seed: of the choice of examples.
       limit: takes the first that many problems.
     """
-    asked = records(data, FIELDS, hub=HUB, limit=limit)
+    questions = records(data, FIELDS, hub=HUB, limit=limit)
     shots = whole("shots", shots, at_least=0)
-    shown = _shown(_pool(data, examples, shots), shots, seed, len(asked))
+    before = _few_shots(_pool(data, examples, shots), shots, seed, len(questions))
     problems = tuple(
         Problem(f"GSM8K/{at}", before + _question(record), record)
-        for at, (before, record) in enumerate(zip(shown, asked, strict=True))
+        for at, (shown, record) in enumerate(zip(before, questions, strict=True))
     )
     return Task("gsm8k", problems, STOP, (STRICT, FLEXIBLE), judge)
 
@@ -62,8 +62,8 @@ def judge(answers: Sequence[tuple[Problem, str]]) -> list[Verdict]:
 
 def strict_match(text: str) -> str:
     """The first number after "#### "."""
-    found = MARKED.search(text)
-    return found.group(1) if found else INVALID
+    match = MARKED.search(text)
+    return match.group(1) if match else INVALID
 
 
 def flexible_extract(text: str) -> str:
@@ -84,11 +84,11 @@ def matches(answer: str, reference: str) -> bool:
 
 
 def _verdict(problem: Problem, text: str) -> Verdict:
-    found = {STRICT: strict_match(text), FLEXIBLE: flexible_extract(text)}
+    answers = {STRICT: strict_match(text), FLEXIBLE: flexible_extract(text)}
     reference = problem.data["answer"]
-    correct = {rule: matches(answer, reference) for rule, answer in found.items()}
+    correct = {rule: matches(answer, reference) for rule, answer in answers.items()}
     right = normalised(reference)
-    return Verdict(correct, found, "" if all(correct.values()) else f"the answer is {right}")
+    return Verdict(correct, answers, "" if all(correct.values()) else f"the answer is {right}")
 
 
 def _pool(data: str | Path | None, examples: str | Path | None, shots: int) -> list[Record]:
@@ -102,7 +102,7 @@ def _pool(data: str | Path | None, examples: str | Path | None, shots: int) -> l
     return pool
 
 
-def _shown(pool: Sequence[Record], shots: int, seed: int, problems: int) -> list[str]:
+def _few_shots(pool: Sequence[Record], shots: int, seed: int, problems: int) -> list[str]:
     """The examples of each problem, drawn one problem after the other."""
     draw, places = random.Random(seed), range(len(pool))
     chosen = [draw.sample(places, shots) for _ in range(problems)]

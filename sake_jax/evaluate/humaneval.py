@@ -22,8 +22,8 @@ def humaneval(
       limit: takes the first that many problems.
       execute: runs the programs.
     """
-    found = records(data, FIELDS, hub=HUB, limit=limit)
-    problems = tuple(Problem(record["task_id"], record["prompt"], record) for record in found)
+    tasks = records(data, FIELDS, hub=HUB, limit=limit)
+    problems = tuple(Problem(record["task_id"], record["prompt"], record) for record in tasks)
     return Task("humaneval", problems, STOP, (TESTS,), by_tests(program, STOP, execute))
 
 

@@ -41,13 +41,13 @@ def mbpp(
       limit: takes the first that many problems.
       execute: runs the programs.
     """
-    asked = [record for record in records(data, FIELDS, hub=HUB) if record["task_id"] in ids]
-    asked = asked[: None if limit is None else whole("limit", limit)]
+    tasks = [record for record in records(data, FIELDS, hub=HUB) if record["task_id"] in ids]
+    tasks = tasks[: None if limit is None else whole("limit", limit)]
     shots = whole("shots", shots, at_least=0, at_most=len(EXAMPLES))
     source = data if examples is None else examples
     shown = "".join(_example(record) for record in _examples(source, shots))
     problems = tuple(
-        Problem(f"MBPP/{record['task_id']}", shown + _question(record), record) for record in asked
+        Problem(f"MBPP/{record['task_id']}", shown + _question(record), record) for record in tasks
     )
     judge = by_tests(partial(program, setup=setup), STOP, execute)
     return Task("mbpp", problems, STOP, (TESTS,), judge)
@@ -63,11 +63,11 @@ def program(problem: Problem, completion: str, setup: bool = True) -> str:
 def _examples(source: str | Path | None, shots: int) -> list[Record]:
     if not shots:
         return []
-    found = {r["task_id"]: r for r in records(source, FIELDS, hub=HUB._replace(split="prompt"))}
-    missing = [name for name in EXAMPLES[:shots] if name not in found]
+    known = {r["task_id"]: r for r in records(source, FIELDS, hub=HUB._replace(split="prompt"))}
+    missing = [name for name in EXAMPLES[:shots] if name not in known]
     rule = f"examples must hold the task_ids {', '.join(map(str, EXAMPLES[:shots]))}"
     require(not missing, rule, f"a file without {missing}", "name mbpp.jsonl as examples")
-    return [found[name] for name in EXAMPLES[:shots]]
+    return [known[name] for name in EXAMPLES[:shots]]
 
 
 def _example(record: Record) -> str:

@@ -31,10 +31,10 @@ def open_ended(
       limit: takes the first that many prompts.
     """
     require(not isinstance(stop, str), "stop must be a list of strings", stop, "put it in a list")
-    found = records(data, (field,), text=field, limit=limit)
+    prompts = records(data, (field,), text=field, limit=limit)
     problems = tuple(
         Problem(_name(record, at), _prompt(record, field), record)
-        for at, record in enumerate(found)
+        for at, record in enumerate(prompts)
     )
     return Task(name, problems, tuple(stop), (), judge)
 

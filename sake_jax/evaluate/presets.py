@@ -3,7 +3,7 @@
 import dataclasses
 
 from sake_jax.checks import one_of
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 LLADA = "GSAI-ML/LLaDA-8B-Base"
 TEMPERATURES = (0.2, 0.5, 0.7)
@@ -47,12 +47,14 @@ class Preset:
     def printed(self, task: str) -> dict[str, float]:
         """What the paper reports of this row, by name of the measure; nothing where it does not."""
         passes = PASSES.get((task, self.name), ())
-        found = {f"pass@{k}": value for k, value in zip(KS, passes, strict=False)}
+        reported = {f"pass@{k}": value for k, value in zip(KS, passes, strict=False)}
         if task == "humaneval" and self.name.startswith("top-p-"):
-            found["pass@32"] = TOP_P_PASSES[self.request.top_p]
+            reported["pass@32"] = TOP_P_PASSES[self.request.top_p]
         if task == "gsm8k":
-            found |= {f"vote@5 {rule}": share for rule, share in VOTES.get(self.name, {}).items()}
-        return found
+            reported |= {
+                f"vote@5 {rule}": share for rule, share in VOTES.get(self.name, {}).items()
+            }
+        return reported
 
 
 def preset(name: str) -> Preset:
@@ -74,16 +76,16 @@ def preset(name: str) -> Preset:
 def presets() -> dict[str, Preset]:
     """All rows, by name."""
     methods = {"base": ("none", 1.0), "d-cfg": ("cfg", 0.5), "sake": ("sake", 0.7)}
-    found = [
+    rows = [
         Preset(f"{name}-{value:g}", _request(*method, temperature=value, top_p=0.95))
         for value in TEMPERATURES
         for name, method in methods.items()
     ]
-    found += [
+    rows += [
         Preset(f"top-p-{value:g}", _request("none", 1.0, temperature=0.2, top_p=value))
         for value in TOP_PS
     ]
-    return {each.name: each for each in found}
+    return {each.name: each for each in rows}
 
 
 def _request(guidance: str, strength: float, *, temperature: float, top_p: float) -> Request:

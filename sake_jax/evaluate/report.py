@@ -13,21 +13,26 @@ from sake_jax.evaluate.results import Results
 from sake_jax.evaluate.task import TESTS
 from sake_jax.evaluate.titles import printed, titles
 from sake_jax.figures import COLOURS, STYLES, panels, save
-from sake_jax.metrics.bleu import self_bleu
-from sake_jax.metrics.diversity import distinct, entropy, words
-from sake_jax.metrics.estimate import Estimate, estimate
-from sake_jax.metrics.judge import perplexity
-from sake_jax.metrics.novelty import distinct_count, same_words
-from sake_jax.metrics.passes import pass_at_k, pass_rate
-from sake_jax.metrics.votes import self_consistency
+from sake_jax.metrics import (
+    Estimate,
+    distinct_count,
+    format_interval,
+    measure_texts,
+    pass_at_k,
+    pass_rate,
+    same_words,
+    self_bleu,
+    self_consistency,
+    words,
+)
 from sake_jax.models import LanguageModel
 from sake_jax.tables import table
 
 Lines = list[list[str]]
 Named = Mapping[str, Results]
 """Runs by their titles."""
-SHOWN = 3
-"""How many of the commonest reasons are told."""
+COMMON = 3
+"""How many of the commonest reasons are listed."""
 
 
 def report(
@@ -44,7 +49,7 @@ def report(
       runs: of one task.
       out: the folder; it is made.
       ks: numbers of samples for pass@k and for votes.
-      judge: a causal model whose perplexity of the texts is told.
+      judge: a causal model whose perplexity of the texts is shown.
       prompts: of each problem, after which the judge reads its texts.
     """
     require(runs, "a report needs runs", "none", "give at least one")
@@ -72,21 +77,21 @@ def report(
 
 def _about(runs: Named) -> str:
     """What intervals are of, what is missing, and what cannot be compared."""
-    told = ["Means over problems, with bootstrap intervals of 95 % over them."]
-    told += [
+    notes = ["Means over problems, with bootstrap intervals of 95 % over them."]
+    notes += [
         f"{name} has {len(run.lines)} of {run.settings['task']['problems']} problems."
         for name, run in runs.items()
         if not run.complete
     ]
     if len({run.settings["task"]["checksum"] for run in runs.values()}) > 1:
-        told.append("The runs are not of the same problems and prompts: compare with care.")
-    return " ".join(told)
+        notes.append("The runs are not of the same problems and prompts: compare with care.")
+    return " ".join(notes)
 
 
 def _passes(runs: Named, rule: str, ks: Sequence[int]) -> str:
     lines = [["", *(f"pass@{k}" for k in ks)]]
     for name, run in runs.items():
-        lines.append([name, *(_shown(pass_rate(run.correct(rule), k)) for k in ks)])
+        lines.append([name, *(format_interval(pass_rate(run.correct(rule), k)) for k in ks)])
         lines += _printed(run, [f"pass@{k}" for k in ks])
     return table(lines)
 
@@ -94,7 +99,7 @@ def _passes(runs: Named, rule: str, ks: Sequence[int]) -> str:
 def _votes(runs: Named, rule: str, ks: Sequence[int]) -> str:
     lines = [["", *(f"vote@{k}" for k in ks)]]
     for name, run in runs.items():
-        lines.append([name, *(_shown(vote(run, rule, k)) for k in ks)])
+        lines.append([name, *(format_interval(vote(run, rule, k)) for k in ks)])
         lines += _printed(run, [f"vote@{k} {rule}" for k in ks])
     return table(lines)
 
@@ -111,21 +116,22 @@ def vote(run: Results, rule: str, n: int) -> Estimate:
 
 def _printed(run: Results, names: Sequence[str]) -> Lines:
     theirs = printed(run)
-    found = [f"{theirs[name]:.3f}" if name in theirs else "" for name in names]
-    return [["as the paper prints", *found]] if any(found) else []
+    cells = [f"{theirs[name]:.3f}" if name in theirs else "" for name in names]
+    return [["as the paper prints", *cells]] if any(cells) else []
 
 
 def _diversity(runs: Named, judge: LanguageModel | None, prompts: Mapping[str, str]) -> str:
     likely = ["perplexity"] if judge else []
     lines = [["", "distinct-2", "entropy", "self-BLEU", "different texts", "of", *likely]]
     for name, run in runs.items():
-        groups = [[words(text) for text in texts] for texts in run.texts]
-        several = run.settings["samples"] > 1
+        # Problem by problem: the intervals are over problems.
+        each = [measure_texts([texts]) for texts in run.texts]
+        alike = [self_bleu(list(map(words, texts))) for texts in run.texts if len(texts) > 1]
         cells = [
-            _shown(estimate([distinct(group) for group in groups])),
-            _shown(estimate([entropy(group) for group in groups])),
-            _shown(estimate([self_bleu(group) for group in groups])) if several else "",
-            _shown(estimate([distinct_count(texts, same_words()) for texts in run.texts])),
+            format_interval([measured["distinct-2"] for measured in each]),
+            format_interval([measured["entropy"] for measured in each]),
+            format_interval(alike) if alike else "",
+            format_interval([distinct_count(texts, same_words()) for texts in run.texts]),
             str(run.settings["samples"]),
         ]
         cells += [_perplexity(judge, run, prompts)] if judge else []
@@ -135,9 +141,8 @@ def _diversity(runs: Named, judge: LanguageModel | None, prompts: Mapping[str, s
 
 def _perplexity(judge: LanguageModel, run: Results, prompts: Mapping[str, str]) -> str:
     """Of all texts, each after its prompt; nothing where all are empty."""
-    pairs = [(prompts.get(n, ""), line["text"] or "") for n, ls in run.lines.items() for line in ls]
-    before, texts = zip(*pairs, strict=True)
-    value = perplexity(judge, texts, before).value
+    before = [prompts.get(name, "") for name in run.lines]
+    value = measure_texts(run.texts, prompts=before, judge=judge)["perplexity"]
     return "" if np.isnan(value) else f"{value:.2f}"
 
 
@@ -151,7 +156,7 @@ def _went(run: Results) -> list[str]:
     early = np.mean([line["ended"] != "length" for line in flat])
     cut = sum(lines[0]["cut"] > 0 for lines in run.lines.values())
     reasons = collections.Counter(_reason(line) for line in flat if line["why"])
-    common = ", ".join(f"{why} {count}" for why, count in reasons.most_common(SHOWN))
+    common = ", ".join(f"{why} {count}" for why, count in reasons.most_common(COMMON))
     return [
         str(len(run.lines)),
         str(run.settings["samples"]),
@@ -166,10 +171,6 @@ def _went(run: Results) -> list[str]:
 def _reason(line: dict[str, Any]) -> str:
     """The kind of failure, without its message."""
     return ":".join(line["why"].split(":")[:2]).replace("|", "/").replace("\n", " ")[:60]
-
-
-def _shown(found: Estimate) -> str:
-    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
 def _figure(runs: Named, rules: Sequence[str], path: Path) -> str:

@@ -48,8 +48,8 @@ class Results:
     def correct(self, rule: str) -> np.ndarray:
         """(problems, samples) whether a sample is right by a rule."""
         one_of("rule", rule, self.rules)
-        found = self._each(lambda line: line["correct"][rule])
-        return np.asarray(found, bool).reshape(len(self.lines), self.settings["samples"])
+        correct = self._each(lambda line: line["correct"][rule])
+        return np.asarray(correct, bool).reshape(len(self.lines), self.settings["samples"])
 
     def answers(self, rule: str) -> list[list[str]]:
         """What samples answered, as the rule reads them."""
@@ -60,27 +60,27 @@ class Results:
         return [[value(line) for line in lines] for lines in self.lines.values()]
 
 
-def read(folder: str | Path) -> Results:
+def read_results(folder: str | Path) -> Results:
     """The results of a run: of all its shards that have written here."""
     folder = Path(folder)
     settings = _settings(folder)
-    found: dict[str, dict[int, Line]] = {}
-    for line in written(folder):
-        samples = found.setdefault(line["problem"], {})
+    by_problem: dict[str, dict[int, Line]] = {}
+    for line in read_written(folder):
+        samples = by_problem.setdefault(line["problem"], {})
         same = samples.setdefault(line["sample"], line)["text"] == line["text"]
         rule = f"shards in {folder} must agree"
         require(same, rule, (line["problem"], line["sample"]), "they are of different runs")
-    _require_own(folder, settings["task"]["problems"], found)
+    _require_own(folder, settings["task"]["problems"], by_problem)
     whole = range(settings["samples"])
     lines = {
         name: [samples[at] for at in whole]
-        for name, samples in sorted(found.items(), key=_place)
+        for name, samples in sorted(by_problem.items(), key=_place)
         if all(at in samples for at in whole)
     }
     return Results(folder, settings, lines)
 
 
-def written(folder: Path) -> Iterator[Line]:
+def read_written(folder: Path) -> Iterator[Line]:
     """The lines of all shards; those of other processes may still grow."""
     for path in sorted(folder.glob("results*.jsonl")):
         for number, line in enumerate(read_lines(path), 1):
@@ -105,10 +105,10 @@ def _settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def _require_own(folder: Path, problems: int, found: dict[str, dict[int, Line]]) -> None:
+def _require_own(folder: Path, problems: int, by_problem: dict[str, dict[int, Line]]) -> None:
     """Refuses lines of other tasks: a place of this one belongs to one problem."""
     owners: dict[int, str] = {}
-    for name, samples in found.items():
+    for name, samples in by_problem.items():
         for place in {line["place"] for line in samples.values()}:
             own = 0 <= place < problems and owners.setdefault(place, name) == name
             rule = f"results in {folder} must be of one run with {problems} problems"

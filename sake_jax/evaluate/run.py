@@ -12,17 +12,23 @@ from typing import Any
 import jax
 
 from sake_jax.checks import require, whole
-from sake_jax.evaluate.results import Results, read, written
+from sake_jax.evaluate.results import Results, read_results, read_written
 from sake_jax.evaluate.task import Problem, Task
-from sake_jax.generation import generate
-from sake_jax.generation.division import division
-from sake_jax.generation.generate import identity
-from sake_jax.generation.prompts import as_chat, encode, room_for
-from sake_jax.generation.settings import describe
+from sake_jax.generation import (
+    chat_prompt,
+    describe_settings,
+    divide_work,
+    encode_prompts,
+    fit_prompt,
+    generate,
+    model_identity,
+    prompt_context,
+    prompt_room,
+)
 from sake_jax.journal import Journal, Line
 from sake_jax.models import LanguageModel
 from sake_jax.progress import bar
-from sake_jax.samplers.step import Sampler
+from sake_jax.samplers import Sampler
 from sake_jax.sharding import gather_from_all
 
 
@@ -47,7 +53,7 @@ ALL = Shard()
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class EncodedProblem:
     """A problem as the model reads it."""
 
     problem: Problem
@@ -97,43 +103,43 @@ def run(
     """
     samples = whole("samples", samples)
     settings = _settings(lm, sampler, task, samples, seed, chat, about or {})
-    among = division(lm, divided=True)
-    if among.together:
+    work = divide_work(lm, divided=True)
+    if work.together:
         _require_same_problems(settings)
-    journal = Journal(folder, settings, shard.file) if among.writes else None
-    done = among.broadcast_from_leader(lambda: _done(journal))
-    asked = [
-        _asked(lm, sampler.plan.length, problem, place, chat)
+    journal = Journal(folder, settings, shard.file) if work.writes else None
+    done = work.broadcast_from_leader(lambda: _done(journal))
+    encoded = [
+        _encode(lm, sampler.plan.length, problem, place, chat)
         for place, problem in enumerate(task.problems)
         if place % shard.of == shard.index
         and any((problem.name, at) not in done for at in range(samples))
     ]
-    _warn_of_cuts(lm, asked)
+    _warn_of_cuts(lm, encoded)
     options: dict[str, Any] = {"key": jax.random.key(seed), "samples": samples, "stop": task.stop}
     options |= {"batch": batch, "divided": True}
     waiting: Future[list[Line]] | None = None
-    shown = progress and among.writes
-    with bar(task.name, len(asked) * samples, shown) as advance, ThreadPoolExecutor(1) as judge:
+    bar_of_rows = bar(task.name, len(encoded) * samples, progress and work.writes)
+    with bar_of_rows as advance, ThreadPoolExecutor(1) as judge:
         try:
-            for chunk in _chunks(asked, among.count * max(1, batch // samples)):
-                lines = _drawn(lm, sampler, chunk, options)
+            for chunk in _chunks(encoded, work.count * max(1, batch // samples)):
+                lines = _draw(lm, sampler, chunk, options)
                 if journal is None:
                     continue
                 if waiting is not None:
                     journal.append(_new(waiting.result(), done))
-                waiting = judge.submit(_judged, task, chunk, lines)
+                waiting = judge.submit(_judge, task, chunk, lines)
                 advance(len(lines))
         finally:  # what was drawn is not lost to an interruption
             if journal is not None and waiting is not None:
                 journal.append(_new(waiting.result(), done))
-    return among.broadcast_from_leader(lambda: read(folder))
+    return work.broadcast_from_leader(lambda: read_results(folder))
 
 
 def _done(journal: Journal | None) -> set[tuple[str, int]]:
     """(problem, sample) of what any shard has written."""
     assert journal is not None
     journal.lines()  # takes a line away that was cut short
-    return {(line["problem"], line["sample"]) for line in written(journal.folder)}
+    return {(line["problem"], line["sample"]) for line in read_written(journal.folder)}
 
 
 def _require_same_problems(settings: dict[str, Any]) -> None:
@@ -152,47 +158,46 @@ def _settings(
     about: dict[str, Any],
 ) -> dict[str, Any]:
     prompts = "\0".join(f"{problem.name}\0{problem.prompt}" for problem in task.problems)
-    asked = {"name": task.name, "problems": len(task.problems), "rules": list(task.rules)}
+    about_task = {"name": task.name, "problems": len(task.problems), "rules": list(task.rules)}
     return {
-        "task": asked | {"checksum": zlib.crc32(prompts.encode()), "stop": list(task.stop)},
+        "task": about_task | {"checksum": zlib.crc32(prompts.encode()), "stop": list(task.stop)},
         "samples": samples,
         "seed": whole("seed", seed, at_least=0),
         "chat": chat,
         "about": about,
-        "model": identity(lm),
-        "sampler": describe(sampler, "sampler"),
+        "model": model_identity(lm),
+        "sampler": describe_settings(sampler, "sampler"),
         "versions": {name: version(name) for name in ("sake-jax", "jax", "flax")},
     }
 
 
-def _asked(lm: LanguageModel, length: int, problem: Problem, place: int, chat: bool) -> Asked:
-    (ids,) = encode(lm, [as_chat(lm, problem.prompt) if chat else problem.prompt])
-    sliding = bool(lm.config.network.block_size)
-    room = len(ids) if sliding else lm.config.network.context - length
-    rule = "length must leave room for a prompt in the model's context"
-    require(room > 0 or sliding, rule, length, "lower it")
-    return Asked(problem, place, list(ids)[-room:] if room else [], max(len(ids) - room, 0))
+def _encode(
+    lm: LanguageModel, length: int, problem: Problem, place: int, chat: bool
+) -> EncodedProblem:
+    (ids,) = encode_prompts(lm, [chat_prompt(lm, problem.prompt) if chat else problem.prompt])
+    kept = fit_prompt(ids, length, prompt_context(lm), truncate=True, remedy="lower length")
+    return EncodedProblem(problem, place, kept, cut=len(ids) - len(kept))
 
 
-def _warn_of_cuts(lm: LanguageModel, asked: Sequence[Asked]) -> None:
-    cut = sum(each.cut > 0 for each in asked)
+def _warn_of_cuts(lm: LanguageModel, encoded: Sequence[EncodedProblem]) -> None:
+    cut = sum(each.cut > 0 for each in encoded)
     if cut:
         context = lm.config.network.context
-        kept = f"{cut} of {len(asked)} prompts are longer than the model's context of {context}"
-        warnings.warn(f"{kept}: they lose their beginnings.", stacklevel=3)
+        longer = f"{cut} of {len(encoded)} prompts are longer than the model's context of {context}"
+        warnings.warn(f"{longer}: they lose their beginnings.", stacklevel=3)
 
 
-def _chunks(asked: Sequence[Asked], size: int) -> Iterator[list[Asked]]:
+def _chunks(encoded: Sequence[EncodedProblem], size: int) -> Iterator[list[EncodedProblem]]:
     """Problems that are drawn together: of one width, so that few programs are compiled."""
-    rooms: dict[int, list[Asked]] = {}
-    for each in asked:
-        rooms.setdefault(room_for(len(each.ids)), []).append(each)
+    rooms: dict[int, list[EncodedProblem]] = {}
+    for each in encoded:
+        rooms.setdefault(prompt_room(len(each.ids)), []).append(each)
     for members in rooms.values():
         yield from (members[at : at + size] for at in range(0, len(members), size))
 
 
-def _drawn(
-    lm: LanguageModel, sampler: Sampler, chunk: Sequence[Asked], options: dict[str, Any]
+def _draw(
+    lm: LanguageModel, sampler: Sampler, chunk: Sequence[EncodedProblem], options: dict[str, Any]
 ) -> list[Line]:
     out = generate(
         lm,
@@ -215,7 +220,7 @@ def _drawn(
     ]
 
 
-def _judged(task: Task, chunk: Sequence[Asked], lines: list[Line]) -> list[Line]:
+def _judge(task: Task, chunk: Sequence[EncodedProblem], lines: list[Line]) -> list[Line]:
     problems = {each.problem.name: each.problem for each in chunk}
     pairs = [(problems[line["problem"]], line["text"] or "") for line in lines]
     verdicts = task.judge(pairs)

@@ -13,9 +13,9 @@ from sake_jax.evaluate.report import report
 from sake_jax.evaluate.results import Results
 from sake_jax.evaluate.run import run
 from sake_jax.evaluate.task import Task
-from sake_jax.metrics.passes import pass_rate
+from sake_jax.metrics import pass_rate
 from sake_jax.models import LanguageModel
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 from sake_jax.tables import table
 
 Grid = Mapping[str, Sequence[Request]]
@@ -23,7 +23,7 @@ Grid = Mapping[str, Sequence[Request]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search chose."""
 
     best: dict[str, Request]
@@ -47,7 +47,7 @@ def grid(base: Request, **choices: Sequence[Any]) -> list[Request]:
     return [dataclasses.replace(base, **dict(zip(choices, row, strict=True))) for row in rows]
 
 
-def usual_grid(base: Request, width: int) -> dict[str, list[Request]]:
+def default_grid(base: Request, width: int) -> dict[str, list[Request]]:
     """Twelve requests for temperature, for D-CFG and for SAKE, as the paper tunes each.
 
     Temperatures are searched for all of them. SAKE's σ is the median distance of the rows, or the
@@ -78,7 +78,7 @@ def search(
     share: float = 0.5,
     seed: int = 0,
     **options: Any,
-) -> Found:
+) -> SearchResult:
     """Chooses each method's request by pass@k on one part of the problems, and compares them on
     the other. All methods must have the same number of requests; a stopped search goes on.
 
@@ -105,14 +105,14 @@ def search(
             run(lm, request.build(lm), first, Path(folder) / name / f"tuning-{at}", **options)
             for at, request in enumerate(each)
         ]
-        tuned[name] = [pass_rate(found.correct(rule), k).value for found in runs]
+        tuned[name] = [pass_rate(results.correct(rule), k).value for results in runs]
         best[name] = each[int(np.argmax(tuned[name]))]
         about = {"name": name, "request": dataclasses.asdict(best[name])}
         place = Path(folder) / name / "held-out"
         held_out[name] = run(lm, best[name].build(lm), second, place, about=about, **options)
     _write(Path(folder), requests, tuned, rule, k)
     report(list(held_out.values()), folder, ks=(1, k) if k > 1 else (1,))
-    return Found(best, tuned, held_out)
+    return SearchResult(best, tuned, held_out)
 
 
 def split(task: Task, share: float = 0.5, seed: int = 0) -> tuple[Task, Task]:
@@ -135,10 +135,10 @@ def _write(
     for name, each in requests.items():
         chosen = int(np.argmax(tuned[name]))
         for at, (request, score) in enumerate(zip(each, tuned[name], strict=True)):
-            shown = f"**{score:.3f}**" if at == chosen else f"{score:.3f}"
-            lines.append([name, _differs(request), shown])
-    told = "Chosen on one part of the problems; report.md has them on the other."
-    (folder / "search.md").write_text(f"{told}\n\n{table(lines)}\n")
+            cell = f"**{score:.3f}**" if at == chosen else f"{score:.3f}"
+            lines.append([name, _differs(request), cell])
+    about = "Chosen on one part of the problems; report.md has them on the other."
+    (folder / "search.md").write_text(f"{about}\n\n{table(lines)}\n")
 
 
 def _differs(request: Request) -> str:

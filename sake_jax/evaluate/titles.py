@@ -18,11 +18,11 @@ def titles(runs: Sequence[Results]) -> list[str]:
     """One for each run: its model too where runs are of several, and its folder where two titles
     are the same."""
     several = len({_model(run) for run in runs}) > 1
-    found = [title(run, with_model=several) for run in runs]
+    names = [title(run, with_model=several) for run in runs]
     short = len({run.folder.name for run in runs}) == len(runs)
     return [
-        f"{name}, {run.folder.name if short else run.folder}" if found.count(name) > 1 else name
-        for name, run in zip(found, runs, strict=True)
+        f"{name}, {run.folder.name if short else run.folder}" if names.count(name) > 1 else name
+        for name, run in zip(names, runs, strict=True)
     ]
 
 
@@ -30,10 +30,10 @@ def title(run: Results, with_model: bool = False) -> str:
     """Its preset, and in brackets what is not as in the paper's row; or how it was sampled."""
     about, row = run.settings["about"], _row(run)
     name = about.get("name") or run.folder.name
-    told = [f"model {_model(run)}"] if with_model else []
+    notes = [f"model {_model(run)}"] if with_model else []
     if row is not None:
-        name, told = row.name, list(dict.fromkeys([*_changes(run, row), *told]))
-    return f"{name} ({', '.join(told)})" if told else name
+        name, notes = row.name, list(dict.fromkeys([*_changes(run, row), *notes]))
+    return f"{name} ({', '.join(notes)})" if notes else name
 
 
 def printed(run: Results) -> dict[str, float]:
@@ -55,11 +55,11 @@ def _changes(run: Results, row: Preset, free: Sequence[str] = ()) -> list[str]:
     """What is not as in a row of the paper, in words."""
     about, usual = run.settings["about"], dataclasses.asdict(row.request)
     mine: dict[str, Any] = usual | about.get("request", {})
-    found = [f"{name} {mine[name]}" for name in mine if mine[name] != usual.get(name)]
+    changed = [f"{name} {mine[name]}" for name in mine if mine[name] != usual.get(name)]
     same = _model(run).lower() == Path(row.model).name.lower()
     model = [] if same else [f"model {_model(run)}"]
     chat = ["as a chat"] if run.settings["chat"] else []
-    return model + chat + [words for words in found if words.split()[0] not in free]
+    return model + chat + [words for words in changed if words.split()[0] not in free]
 
 
 def _model(run: Results) -> str:

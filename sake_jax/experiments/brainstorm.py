@@ -17,7 +17,7 @@ from sake_jax.experiments import texts
 from sake_jax.experiments.study import Study
 from sake_jax.experiments.texts import Sample
 from sake_jax.experiments.texts_report import report
-from sake_jax.generation.prompts import as_chat, has_chat
+from sake_jax.generation import chat_prompt, has_chat_template
 
 GAP = "[gap]"
 """Where a frame has a slot."""
@@ -83,7 +83,7 @@ def brainstorm(
       length: tokens of an answer, one for each step, 128 by default.
     """
     bench = texts.prepare(model, judge)
-    plain = has_chat(bench.lm) if plain is None else plain
+    plain = has_chat_template(bench.lm) if plain is None else plain
     given = texts.lines_of(prompts, QUESTIONS if plain else FRAMES)[: 2 if quick else None]
     samples = texts.size("samples", samples, 2 if quick else 8, at_least=2)
     gap = texts.size("gap", gap, 3 if quick else 10)
@@ -172,7 +172,7 @@ def filled(lm: sj.LanguageModel, frames: Sequence[Frame], out: sj.Generation) ->
 
 def asking(lm: sj.LanguageModel, given: Sequence[str], samples: int, length: int) -> texts.Writer:
     """Asks questions, in the model's own form of a chat if it has one."""
-    asked = [as_chat(lm, question) if has_chat(lm) else question for question in given]
+    asked = [chat_prompt(lm, question) if has_chat_template(lm) else question for question in given]
 
     def write(guidance: sj.Guidance, draw: sj.Guidance, seed: int) -> texts.Written:
         sampler = texts.sampler_for(lm, length, guidance, draw, ends=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sake_jax.checks import require
-from sake_jax.metrics.estimate import estimate
+from sake_jax.metrics import estimate, format_interval
 
 
 def non_dominated(points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
@@ -71,8 +71,7 @@ def interval(
 
 def shown(runs: Sequence[float] | np.ndarray, form: str = ".3f") -> str:
     """A mean and its interval."""
-    low, high = interval(runs)
-    return f"{np.mean(runs):{form}} ({low:{form}} to {high:{form}})"
+    return format_interval(runs, form)
 
 
 def _checked(points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:

@@ -9,12 +9,8 @@ import jax
 import numpy as np
 
 import sake_jax as sj
-from sake_jax.generation.prompts import Prompt
-from sake_jax.generation.result import Row
-from sake_jax.metrics import distinct, distinct_within, entropy, load_judge, perplexity, words
-from sake_jax.metrics.diversity import Units
-from sake_jax.metrics.judge import usual_judge
-from sake_jax.samplers.usual import usual
+from sake_jax.generation import Prompt, Row
+from sake_jax.metrics import default_judge, load_judge, measure_texts
 
 PROMPTS = ("once upon a time", "one day, a boy", "the little dog", "in the big forest")
 IDS = ([1, 2, 3, 4], [5, 6, 7, 8])
@@ -48,7 +44,7 @@ class Writer:
 
     def __post_init__(self) -> None:
         if self.judge == "auto":
-            self.judge = usual_judge(self.model)
+            self.judge = default_judge(self.model)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -77,7 +73,9 @@ class Writer:
     ) -> sj.Generation:
         """Samples of every prompt; with one seed, all guidances have the same noise."""
         draw = sj.temperature(self.temperature)
-        sampler = usual(self.lm, length=self.length, guidance=guidance, draw=draw, record=record)
+        sampler = sj.sampler_for(
+            self.lm, length=self.length, guidance=guidance, draw=draw, record=record
+        )
         rows = self.samples * len(self.prompts)
         key = jax.random.key(seed)
         return sj.generate(
@@ -86,19 +84,13 @@ class Writer:
 
     def measures(self, out: sj.Generation) -> dict[str, float]:
         """Diversity of the samples, and the judge's perplexity where there is text."""
-        cut = [_units(row) for row in out.rows]
-        each = [cut[at : at + out.samples] for at in range(0, len(cut), out.samples)]
-        found = {
-            "within": distinct_within(cut),
-            "across": float(np.mean([distinct(texts) for texts in each])),
-            "entropy": entropy(cut),
-            "size": float(np.mean([len(units) for units in cut])),
-        }
-        texts = [row.text for row in out.rows if row.text is not None]
-        if self.critic is None or len(texts) < len(cut):
-            return found
-        given = [str(prompt) for prompt in self.prompts for _ in range(out.samples)]
-        return {"perplexity": perplexity(self.critic, texts, given).value} | found
+        samples = [_sample(row) for row in out.rows]
+        groups = [samples[at : at + out.samples] for at in range(0, len(samples), out.samples)]
+        judge = self.critic if all(isinstance(each, str) for each in samples) else None
+        measured = measure_texts(groups, prompts=list(map(str, self.prompts)), judge=judge)
+        names = {"distinct-2 within": "within", "distinct-2 across": "across", "words": "size"}
+        names |= {"perplexity": "perplexity", "entropy": "entropy"}
+        return {names[each]: value for each, value in measured.items() if each in names}
 
 
 def busy(info: sj.Info) -> np.ndarray:
@@ -107,8 +99,6 @@ def busy(info: sj.Info) -> np.ndarray:
     return np.asarray(info.base_entropy) > 0
 
 
-def _units(row: Row) -> Units:
-    """A sample as words, or as token ids where there is no text."""
-    if row.text is not None:
-        return words(row.text)
-    return np.asarray(row.tokens)[row.written].tolist()
+def _sample(row: Row) -> str | list[int]:
+    """A sample's text, or its token ids where there is no text."""
+    return np.asarray(row.tokens)[row.written].tolist() if row.text is None else row.text

@@ -17,11 +17,17 @@ import numpy as np
 import sake_jax as sj
 from sake_jax.checks import require, whole
 from sake_jax.experiments.study import Cell, Found, Study
-from sake_jax.generation.prompts import Prompt
-from sake_jax.metrics import distinct, entropy, load_judge, perplexity, words
-from sake_jax.metrics.judge import TWINS
+from sake_jax.generation import Prompt
+from sake_jax.metrics import (
+    default_judge,
+    distinct,
+    load_judge,
+    measure_texts,
+    perplexity,
+    words,
+)
 from sake_jax.metrics.semantic import Encoder, load_encoder, minilm, spread
-from sake_jax.samplers.usual import kind_of, usual
+from sake_jax.samplers import sampler_kind
 
 HOT, FIRST = 2.0, 0.1
 """The control's temperature, and for which part of a run."""
@@ -102,7 +108,7 @@ class Bench:
 
 def prepare(model: str | Path, judge: str | Path) -> Bench:
     """Loads a model and its judge; "auto" is the built-in model's twin, or else SmolLM2."""
-    judge = TWINS.get(str(model), "smollm2") if judge == "auto" else judge
+    judge = default_judge(str(model), "smollm2") if judge == "auto" else judge
     lm, critic = sj.load(model), load_judge(judge)
     encoder = load_encoder() if minilm() else None
     names = {"model": str(model), "judge": str(judge), "meaning": encoder is not None}
@@ -143,9 +149,9 @@ def sampler_for(
     end_id = lm.config.eos_id
     never = [] if ends or end_id is None else [sj.forbid([end_id])]
     guidance = sj.chain(*never, guidance)
-    block = length if steps and kind_of(lm) == "masked" else None
+    block = length if steps and sampler_kind(lm) == "masked" else None
     options = {"guidance": guidance, "draw": draw, "record": "signal"}
-    return usual(lm, length=length, steps=steps, block=block, **options)
+    return sj.sampler_for(lm, length=length, steps=steps, block=block, **options)
 
 
 def generate(
@@ -197,14 +203,14 @@ def _perplexity(judge: sj.LanguageModel, groups: list[list[Sample]]) -> float:
 def diversities(groups: list[list[Sample]], encoder: Encoder | None) -> Found:
     """How much samples repeat themselves and others of their prompt; means over samples, or over
     prompts."""
-    cut = [[[words(part) for part in sample.parts] for sample in group] for group in groups]
-    each = list(chain(*cut))
-    spoken = [list(chain(*sample)) for sample in each]
+    measured = measure_texts([[sample.parts for sample in group] for group in groups])
+    # Here samples without two words count as 0: an empty list is not diverse.
+    inside = [distinct([words(part) for part in sample.parts]) for sample in chain(*groups)]
     found = {
-        "inside": float(np.mean([distinct(sample) for sample in each])),
-        "across": float(np.mean([distinct(list(chain(*group))) for group in cut])),
-        "entropy": entropy(spoken),
-        "words": float(np.mean([len(sample) for sample in spoken])),
+        "inside": float(np.mean(inside)),
+        "across": measured["distinct-2 across"],
+        "entropy": measured["entropy"],
+        "words": measured["words"],
     }
     return found if encoder is None else found | _meanings(groups, encoder)
 

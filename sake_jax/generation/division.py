@@ -76,8 +76,17 @@ class Division:
             yield from (ran for ran in gather_from_all(mine) if ran is not None)
 
 
-def division(lm: LanguageModel, divided: bool) -> Division:
-    """How the processes of a run work on one generation."""
+def divide_work(lm: LanguageModel, divided: bool) -> Division:
+    """How the processes of a run work on one generation.
+
+    >>> import sake_jax as sj
+    >>> divide_work(sj.load("tinystories"), divided=True)  # this process is alone
+    Division(index=0, count=1, together=False)
+
+    Args:
+      lm: the model; where it is spread over the devices of all processes, all draw each batch.
+      divided: whether processes that each hold the whole model share the batches among them.
+    """
     if not several_processes():
         return Division()
     if spans_processes(lm.params):  # one program for all

@@ -17,11 +17,18 @@ from sake_jax.checks import require, whole
 from sake_jax.conversion import load
 from sake_jax.core import Canvas
 from sake_jax.generation.batch import pairs, rows_of, run_batch
-from sake_jax.generation.division import Ran, division
+from sake_jax.generation.division import Ran, divide_work
 from sake_jax.generation.ending import Ending, checked
-from sake_jax.generation.prompts import Batch, Prompt, batches, canvas_for, check_context, encode
+from sake_jax.generation.prompts import (
+    Batch,
+    Prompt,
+    batches,
+    canvas_for,
+    check_context,
+    encode_prompts,
+)
 from sake_jax.generation.result import Generation, Row, finished
-from sake_jax.generation.settings import describe, rebuild
+from sake_jax.generation.settings import describe_settings, rebuild
 from sake_jax.generation.stack import record, stack
 from sake_jax.journal import Journal, differences
 from sake_jax.models import LanguageModel
@@ -120,7 +127,7 @@ def generate(
     rule, remedy = "stop is for writing after a prompt", "leave it out when infilling"
     require(not (infill and stop), rule, stop, remedy)
     prompts = prompts if isinstance(prompts, str) else list(prompts)
-    ids, length, stop = encode(lm, prompts), sampler.plan.length, checked(lm, stop)
+    ids, length, stop = encode_prompts(lm, prompts), sampler.plan.length, checked(lm, stop)
     names, cond = _names(names, len(ids)), _labels(lm, cond, len(ids))
     check_context(lm, ids, length, infill)
 
@@ -136,7 +143,7 @@ def generate(
         "trajectory": trajectory,
     }
     settings = _settings(lm, sampler, key, options, strict=save is not None)
-    among = division(lm, divided)
+    among = divide_work(lm, divided)
     journal = Journal(save, settings) if save is not None and among.writes else None
     done = among.broadcast_from_leader(lambda: finished(journal) if journal else {})
     progress = among.broadcast_from_leader(lambda: progress)
@@ -194,7 +201,7 @@ def replay(
         require(model["folder"], rule, None, remedy)
         lm = load(model["folder"], dtype=model["dtype"])
     theirs = {name: part for name, part in model.items() if name != "folder"}
-    mine = _as_known_to(theirs, json.loads(json.dumps(identity(lm))))
+    mine = _as_known_to(theirs, json.loads(json.dumps(model_identity(lm))))
     changed = differences(theirs, mine)
     require(not changed, "the model must be the one that was saved", changed, "load that model")
     sampler = rebuild(found["sampler"], trusted)
@@ -242,25 +249,30 @@ def _settings(lm: LanguageModel, sampler: Sampler, key, options: dict, strict: b
     names = ("sake-jax", "jax", "flax")
     folder = None if lm.folder is None else str(lm.folder.resolve())
     settings = {
-        "model": {"folder": folder} | identity(lm),
-        "key": describe(key, "key"),
+        "model": {"folder": folder} | model_identity(lm),
+        "key": describe_settings(key, "key"),
         "options": options,
         "versions": {name: version(name) for name in names},
     }
     try:
-        return settings | {"sampler": describe(sampler, "sampler")}
+        return settings | {"sampler": describe_settings(sampler, "sampler")}
     except ValueError as error:
         if strict:
             raise
         return settings | {"incomplete": str(error)}
 
 
-def identity(lm: LanguageModel) -> dict:
-    """What tells a model from others: its config, its dtype, and some of its numbers."""
+def model_identity(lm: LanguageModel) -> dict:
+    """What tells a model from others: its config, its dtype, and some of its numbers.
+
+    >>> import sake_jax as sj
+    >>> model_identity(sj.load("tinystories"))["dtype"]
+    'float32'
+    """
     first = [leaf.reshape(-1)[:64].tobytes() for leaf in to_host(_corners(lm.params))]
     quantized = lm.config.network.quantized
     return {
-        "config": describe(lm.config, "config"),
+        "config": describe_settings(lm.config, "config"),
         "dtype": "int8" if quantized else lm.params["input"]["rows"].dtype.name,
         "checksum": zlib.crc32(b"".join(first)),
     }

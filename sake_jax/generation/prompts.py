@@ -17,42 +17,100 @@ SMALLEST, STRIDE = 8, 64
 """Room for prompts grows by doubling from the first up to the second, then by the second."""
 
 
-def encode(lm: LanguageModel, prompts: Sequence[Prompt]) -> list[list[int]]:
-    """Token ids of texts; ids stay as they are."""
+def encode_prompts(lm: LanguageModel, prompts: Sequence[Prompt]) -> list[list[int]]:
+    """Token ids of prompts: of texts by the model's tokenizer; ids stay as they are.
+
+    >>> import sake_jax as sj
+    >>> encode_prompts(sj.load("tinystories"), ["the dog", [5, 6]])
+    [[0, 347, 548], [5, 6]]
+    """
     rule = "prompts must be a sequence of texts or of token ids"
     require(not isinstance(prompts, str), rule, prompts, "put a single prompt in a list")
     rule = "prompts must hold at least one prompt"
     require(len(prompts) > 0, rule, prompts, "an empty one is []")
     size = lm.config.network.V
-    found = []
+    encoded = []
     for index, prompt in enumerate(prompts):
         ids = lm.tokenizer(prompt)["input_ids"] if isinstance(prompt, str) else list(prompt)
         rule = f"prompt {index} must be a text or whole numbers from 0 to {size - 1}"
         right = all(isinstance(i, int | np.integer) and 0 <= i < size for i in ids)
         require(right, rule, prompt, "is it another tokenizer's?")
-        found.append([int(i) for i in ids])
-    return found
+        encoded.append([int(i) for i in ids])
+    return encoded
 
 
-def has_chat(lm: LanguageModel) -> bool:
-    """Whether the model's tokenizer has a form for chats."""
+def has_chat_template(lm: LanguageModel) -> bool:
+    """Whether the model's tokenizer has a form for chats.
+
+    >>> import sake_jax as sj
+    >>> has_chat_template(sj.load("tinystories"))
+    False
+    """
     return bool(getattr(lm.tokenizer, "chat_template", None))
 
 
-def as_chat(lm: LanguageModel, text: str) -> list[int]:
-    """Token ids of a chat that begins with this text, in the model's own form."""
+def chat_prompt(lm: LanguageModel, text: str) -> list[int]:
+    """Token ids of a chat whose first turn is this text, in the model's own form."""
     turns = [{"role": "user", "content": text}]
-    made = lm.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-    return lm.tokenizer(made, add_special_tokens=False)["input_ids"]
+    chat = lm.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    # The template writes the tokenizer's special tokens itself.
+    return lm.tokenizer(chat, add_special_tokens=False)["input_ids"]
 
 
-def room_for(tokens: int) -> int:
-    """Columns for a prompt of this many tokens: a few sizes, so that few programs are compiled."""
+def prompt_room(tokens: int) -> int:
+    """Columns for a prompt of this many tokens: a few sizes, so that few programs are compiled.
+
+    >>> [prompt_room(tokens) for tokens in (0, 1, 9, 65)]
+    [0, 8, 16, 128]
+    """
     if tokens == 0:
         return 0
     if tokens > STRIDE:
         return -(-tokens // STRIDE) * STRIDE
     return max(SMALLEST, 1 << (tokens - 1).bit_length())
+
+
+def prompt_context(lm: LanguageModel) -> int | None:
+    """Tokens that prompt and text may have together; None where the model's context slides.
+
+    >>> import sake_jax as sj
+    >>> prompt_context(sj.load("tinystories"))
+    128
+    """
+    network = lm.config.network
+    return None if network.block_size else network.context
+
+
+def fit_prompt(
+    ids: Sequence[int],
+    length: int,
+    context: int | None,
+    *,
+    truncate: bool = False,
+    name: str = "a prompt",
+    remedy: str = "shorten the prompt, or lower length",
+) -> list[int]:
+    """The ids of a prompt after which `length` more tokens fit the context; else it is refused.
+
+    >>> fit_prompt([1, 2, 3], 5, context=8)
+    [1, 2, 3]
+    >>> fit_prompt([1, 2, 3], 6, context=8, truncate=True)
+    [2, 3]
+
+    Args:
+      ids: of the prompt.
+      length: tokens that follow it.
+      context: of the model, as `prompt_context` gives it; None for one that slides.
+      truncate: lets a prompt lose its first ids where they do not fit.
+      name: what an error calls the prompt.
+      remedy: what an error says to do.
+    """
+    if context is None:
+        return list(ids)
+    room = context - length
+    rule = f"{name} and {length} columns must fit the model's context of {context}"
+    require(len(ids) <= room or (truncate and room > 0), rule, len(ids), remedy)
+    return list(ids)[max(len(ids) - room, 0) :]
 
 
 class Batch(NamedTuple):
@@ -80,15 +138,15 @@ def batches(lengths: Sequence[int], wanted: dict[int, list[int]], batch: int) ->
     for index, samples in wanted.items():
         for at in range(0, len(samples), batch):
             part = samples[at : at + batch]
-            groups.setdefault((room_for(lengths[index]), part[0], len(part)), []).append(index)
-    found = []
+            groups.setdefault((prompt_room(lengths[index]), part[0], len(part)), []).append(index)
+    made = []
     for (room, first, samples), members in groups.items():
         together = min(max(1, batch // samples), len(members))
         for at in range(0, len(members), together):
             part = members[at : at + together]
             filled = part + part[-1:] * (together - len(part))
-            found.append(Batch(filled, first, samples, room, len(part)))
-    return found
+            made.append(Batch(filled, first, samples, room, len(part)))
+    return made
 
 
 def canvas_for(
@@ -126,14 +184,10 @@ def check_context(
     lm: LanguageModel, ids: Sequence[Sequence[int]], length: int, infill: bool
 ) -> None:
     """Refuses prompts that leave no room for `length` columns in the model's context."""
-    if lm.config.network.block_size:  # it slides
-        return
-    context = lm.config.network.context
-    if infill:
+    context = prompt_context(lm)
+    if infill and context is not None:  # the prompt is among the columns
         rule = f"the sampler's length must be within the model's context of {context}"
         require(length <= context, rule, length, "lower length")
         return
     for index, prompt in enumerate(ids):
-        rule = f"prompt {index} and {length} columns must fit the model's context of {context}"
-        remedy = "shorten the prompt, or lower length"
-        require(len(prompt) + length <= context, rule, len(prompt), remedy)
+        fit_prompt(prompt, length, context, name=f"prompt {index}")

@@ -27,24 +27,26 @@ RENAMED = {"sake_jax.samplers.reveal:entropy": "sake_jax.samplers.reveal:low_ent
 """What has another name there."""
 
 
-def describe(value: Any, name: str = "settings") -> Any:
+def describe_settings(value: Any, name: str = "settings") -> Any:
     """What `rebuild` turns back into the same value.
 
     >>> import sake_jax as sj
-    >>> describe(sj.temperature(0.5))["fields"]
+    >>> describe_settings(sj.temperature(0.5))["fields"]
     {'value': 0.5}
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
-        return [describe(part, f"{name}[{at}]") for at, part in enumerate(value)]
+        return [describe_settings(part, f"{name}[{at}]") for at, part in enumerate(value)]
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return {"tuple": describe(list(value), name)}
+        return {"tuple": describe_settings(list(value), name)}
     if isinstance(value, dict):
-        return {"dict": {key: describe(part, f"{name}.{key}") for key, part in value.items()}}
+        return {
+            "dict": {key: describe_settings(part, f"{name}.{key}") for key, part in value.items()}
+        }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        described = {key: describe(part, f"{name}.{key}") for key, part in fields.items()}
+        described = {key: describe_settings(part, f"{name}.{key}") for key, part in fields.items()}
         return {"class": _path(type(value), name), "fields": described}
     if isinstance(value, jax.Array | np.ndarray | np.generic):
         return _array(value, name)

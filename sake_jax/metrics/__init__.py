@@ -8,11 +8,13 @@
 from sake_jax.metrics.bleu import self_bleu as self_bleu
 from sake_jax.metrics.diversity import distinct as distinct
 from sake_jax.metrics.diversity import distinct_within as distinct_within
-from sake_jax.metrics.diversity import entropy as entropy
+from sake_jax.metrics.diversity import sample_entropy as sample_entropy
 from sake_jax.metrics.diversity import words as words
 from sake_jax.metrics.estimate import Estimate as Estimate
 from sake_jax.metrics.estimate import estimate as estimate
+from sake_jax.metrics.estimate import format_interval as format_interval
 from sake_jax.metrics.judge import Perplexity as Perplexity
+from sake_jax.metrics.judge import default_judge as default_judge
 from sake_jax.metrics.judge import load_judge as load_judge
 from sake_jax.metrics.judge import perplexity as perplexity
 from sake_jax.metrics.mauve import mauve as mauve
@@ -26,6 +28,7 @@ from sake_jax.metrics.passes import pass_rate as pass_rate
 from sake_jax.metrics.semantic import Encoder as Encoder
 from sake_jax.metrics.semantic import load_encoder as load_encoder
 from sake_jax.metrics.semantic import semantic_diversity as semantic_diversity
+from sake_jax.metrics.texts import measure_texts as measure_texts
 from sake_jax.metrics.vendi import rke as rke
 from sake_jax.metrics.vendi import vendi as vendi
 from sake_jax.metrics.votes import Consistency as Consistency

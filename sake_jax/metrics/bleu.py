@@ -33,12 +33,12 @@ def self_bleu(texts: Sequence[Units], n: int = 4) -> float:
     ceilings, lengths = _ceilings(counts), [len(text) for text in texts]
     scores = []
     for at, own in enumerate(counts):
-        found, total = [0] * n, [max(lengths[at] - order, 0) for order in range(n)]
+        matched, total = [0] * n, [max(lengths[at] - order, 0) for order in range(n)]
         for gram, count in own.items():
             most, owner, second = ceilings[gram]
-            found[len(gram) - 1] += min(count, second if owner == at else most)
+            matched[len(gram) - 1] += min(count, second if owner == at else most)
         others = lengths[:at] + lengths[at + 1 :]
-        scores.append(_brevity(lengths[at], others) * _precision(found, total))
+        scores.append(_brevity(lengths[at], others) * _precision(matched, total))
     return float(np.mean(scores))
 
 
@@ -52,24 +52,24 @@ def _ceilings(counts: Sequence[collections.Counter[Gram]]) -> dict[Gram, tuple[i
 
     So that the references of every text, all but itself, need no counting of their own.
     """
-    found: dict[Gram, tuple[int, int, int]] = {}
+    ceilings: dict[Gram, tuple[int, int, int]] = {}
     for at, own in enumerate(counts):
         for gram, count in own.items():
-            most, owner, second = found.get(gram, (0, -1, 0))
+            most, owner, second = ceilings.get(gram, (0, -1, 0))
             ahead = count > most
-            found[gram] = (count, at, most) if ahead else (most, owner, max(second, count))
-    return found
+            ceilings[gram] = (count, at, most) if ahead else (most, owner, max(second, count))
+    return ceilings
 
 
-def _precision(found: Sequence[int], total: Sequence[int]) -> float:
+def _precision(matched: Sequence[int], total: Sequence[int]) -> float:
     """The geometric mean over orders that the text is long enough for.
 
     An order without a match counts as half a match, the next such as a quarter, and so on.
     """
-    if not any(found):
+    if not any(matched):
         return 0.0
     logs, halvings = [], 0
-    for matches, grams_of_order in zip(found, total, strict=True):
+    for matches, grams_of_order in zip(matched, total, strict=True):
         if grams_of_order:
             halvings += not matches
             logs.append(math.log((matches or 0.5**halvings) / grams_of_order))

@@ -25,7 +25,7 @@ def words(text: str) -> list[str]:
 
 def grams(units: Units, n: int) -> list[tuple[Hashable, ...]]:
     """All runs of `n` units."""
-    _not_letters(units)
+    _require_units(units)
     return list(zip(*(units[at:] for at in range(n)), strict=False))
 
 
@@ -38,8 +38,8 @@ def distinct(texts: Sequence[Units], n: int = 2) -> float:
     >>> distinct([["a", "b", "a", "b"]], n=2)  # ab, ba, ab
     0.6666666666666666
     """
-    found = [gram for text in texts for gram in grams(text, n)]
-    return len(set(found)) / max(len(found), 1)
+    each = [gram for text in texts for gram in grams(text, n)]
+    return len(set(each)) / max(len(each), 1)
 
 
 def distinct_within(texts: Sequence[Units], n: int = 2) -> float:
@@ -48,28 +48,28 @@ def distinct_within(texts: Sequence[Units], n: int = 2) -> float:
     >>> distinct_within([["a", "b"], ["a", "b"]])  # neither repeats itself
     1.0
     """
-    found = [distinct([text], n) for text in texts if len(text) >= n]
-    return float(np.mean(found)) if found else 0.0
+    each = [distinct([text], n) for text in texts if len(text) >= n]
+    return float(np.mean(each)) if each else 0.0
 
 
-def entropy(texts: Sequence[Units]) -> float:
+def sample_entropy(texts: Sequence[Units]) -> float:
     """The mean entropy of each text's own units, in nats: low where few are used again and again.
 
-    "Sample entropy" in MDLM's line of work. It tells collapse that perplexity rewards.
+    MDLM's line of work calls it sample entropy. It tells collapse that perplexity rewards.
 
-    >>> round(entropy([["a", "b", "c", "d"]]), 3)  # log 4
+    >>> round(sample_entropy([["a", "b", "c", "d"]]), 3)  # log 4
     1.386
     """
-    found = [_entropy(text) for text in texts if len(text)]
-    return float(np.mean(found)) if found else 0.0
+    each = [_unit_entropy(text) for text in texts if len(text)]
+    return float(np.mean(each)) if each else 0.0
 
 
-def _entropy(units: Units) -> float:
-    _not_letters(units)
+def _unit_entropy(units: Units) -> float:
+    _require_units(units)
     share = np.asarray(list(collections.Counter(units).values())) / len(units)
     return float(-np.sum(share * np.log(share)))
 
 
-def _not_letters(units: Units) -> None:
+def _require_units(units: Units) -> None:
     rule = "a text must be cut into words or tokens"
     require(not isinstance(units, str), rule, units, "cut it with words")

@@ -48,3 +48,15 @@ def estimate(
     tail = (1 - level) / 2
     low, high = np.quantile(drawn @ values / size, [tail, 1 - tail])
     return Estimate(float(scores.mean()), float(low), float(high))
+
+
+def format_interval(scores: Estimate | Sequence[float] | np.ndarray, form: str = ".3f") -> str:
+    """A mean and its interval, for a table: an estimate, or scores that it is made of.
+
+    >>> format_interval(Estimate(0.5, low=0.25, high=0.75))
+    '0.500 (0.250 to 0.750)'
+    >>> format_interval([2.0, 2.0], "+.1f")
+    '+2.0 (+2.0 to +2.0)'
+    """
+    value, low, high = scores if isinstance(scores, Estimate) else estimate(scores)
+    return f"{value:{form}} ({low:{form}} to {high:{form}})"

@@ -24,8 +24,8 @@ ROWS, STRIDE = 8, 32
 class Perplexity:
     """What a judge says of some texts.
 
-    >>> found = Perplexity(nats=np.log([4.0, 16.0]), tokens=np.array([1, 2]))
-    >>> round(found.value, 6), found.each.round(6).tolist()
+    >>> judged = Perplexity(nats=np.log([4.0, 16.0]), tokens=np.array([1, 2]))
+    >>> round(judged.value, 6), judged.each.round(6).tolist()
     (4.0, [4.0, 4.0])
     """
 
@@ -61,9 +61,13 @@ def load_judge(name: str | Path) -> LanguageModel:
     return lm
 
 
-def usual_judge(model: str) -> str:
-    """Who judges a model: its causal twin, SmolLM2 where that is installed, or "none"."""
-    return TWINS.get(model) or ("smollm2" if smollm2() else "none")
+def default_judge(model: str, otherwise: str = "none") -> str:
+    """The name of a model's judge: its causal twin, SmolLM2 where that is installed, or another.
+
+    >>> default_judge("tinystories")
+    'tinystories-causal'
+    """
+    return TWINS.get(model) or ("smollm2" if smollm2() else otherwise)
 
 
 def smollm2() -> Path | None:
@@ -82,8 +86,8 @@ def perplexity(
     judge's context are cut at its end.
 
     >>> judge = load_judge("tinystories-causal")
-    >>> told, shuffled = perplexity(judge, ["once upon a time", "time a upon once"]).each
-    >>> bool(told < shuffled)
+    >>> usual, shuffled = perplexity(judge, ["once upon a time", "time a upon once"]).each
+    >>> bool(usual < shuffled)
     True
     """
     rule = "texts must be a list of texts"

@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sake_jax.checks import one_of, require, whole
 from sake_jax.conversion import int8_config
 from sake_jax.core import Canvas
+from sake_jax.generation import fit_prompt
 from sake_jax.generation.canvas import canvas
 from sake_jax.models import (
     LanguageModel,
@@ -60,8 +61,7 @@ class Job:
         rule = "batch must be a multiple of samples"
         fits = whole("batch", self.batch) % whole("samples", self.samples) == 0
         require(fits, rule, (self.batch, self.samples), "rows of one prompt stand together")
-        rule = f"prompt and length must fit the model's context of {self.config.network.context}"
-        require(self.columns <= self.config.network.context, rule, self.columns, "shorten one")
+        fit_prompt(range(self.prompt), self.request.length, self.config.network.context)
 
     @property
     def columns(self) -> int:

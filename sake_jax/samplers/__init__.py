@@ -1,5 +1,7 @@
 """Samplers: one step and one loop for every family of diffusion language models."""
 
+from sake_jax.samplers.auto import sampler_for as sampler_for
+from sake_jax.samplers.auto import sampler_kind as sampler_kind
 from sake_jax.samplers.loop import RunProgress as RunProgress
 from sake_jax.samplers.loop import advance as advance
 from sake_jax.samplers.loop import advance_until as advance_until
@@ -15,6 +17,7 @@ from sake_jax.samplers.plans import descent as descent
 from sake_jax.samplers.presets import ancestral as ancestral
 from sake_jax.samplers.presets import block as block
 from sake_jax.samplers.presets import masked as masked
+from sake_jax.samplers.request import Request as Request
 from sake_jax.samplers.step import RunState as RunState
 from sake_jax.samplers.step import Sampler as Sampler
 from sake_jax.samplers.step import sampler as sampler

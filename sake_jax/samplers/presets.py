@@ -18,6 +18,8 @@ from sake_jax.samplers.step import Sampler, sampler
 from sake_jax.typing import Number
 
 ENDS = ("free", "late", "never")
+BLOCK = 32
+"""Columns of a block of masked decoding where nobody says how many, if they divide the length."""
 
 
 def denoiser_of(lm: Any) -> Any:
@@ -60,7 +62,7 @@ def masked(
       lm: a loaded model, or a denoiser.
       length: columns to write.
       steps: one for each column by default.
-      block: columns of a block; all of them by default.
+      block: columns of a block; 32 by default where that divides the length, else all of them.
       guidance: changes the distribution: SAKE, classifier-free, filters.
       draw: changes the draw only, usually `temperature`; 0 is greedy.
       reveal: the order: `reveal.confidence`, `random`, `margin`, `low_entropy`, `coin`,
@@ -76,6 +78,8 @@ def masked(
       record: see `sampler`.
     """
     one_of("ends", ends, ENDS)
+    if block is None:
+        block = BLOCK if length % BLOCK == 0 else length
     if ends != "free":
         own = lm.config.eos_id if isinstance(lm, LanguageModel) else None
         end_ids = end_ids if end_ids is not None else [own] if own is not None else []
@@ -101,7 +105,7 @@ def ancestral(
     lm: LanguageModel | Any,
     *,
     length: int,
-    steps: int,
+    steps: int | None = None,
     guidance: Guidance | None = None,
     draw: Guidance | None = None,
     process: Process | None = None,
@@ -121,8 +125,9 @@ def ancestral(
     Args:
       lm: a loaded model, or a denoiser.
       length: columns to write.
-      steps: of equal length in time. MDLM's ddpm, ddpm_cache and analytic updates draw from one
-        and the same distribution; they differ in `reuse` and `final`.
+      steps: of equal length in time, one for each column by default. MDLM's ddpm, ddpm_cache and
+        analytic updates draw from one and the same distribution; they differ in `reuse` and
+        `final`.
       guidance: changes the distribution.
       draw: changes the draw only.
       process: `absorbing()` for models with a mask token, `uniform()` for others, by default;
@@ -140,7 +145,9 @@ def ancestral(
     timed = known and lm.config.network.time_conditioning
     return sampler(
         denoiser_of(lm),
-        descent(length, steps, final=final or ("argmax" if has_mask else "none"), least=least),
+        descent(
+            length, steps or length, final=final or ("argmax" if has_mask else "none"), least=least
+        ),
         guidance=guidance,
         draw=draw,
         process=process or (absorbing() if has_mask else uniform()),
@@ -157,7 +164,7 @@ def block(
     steps: int | None = None,
     guidance: Guidance | None = None,
     draw: Guidance | None = None,
-    first_hitting: bool = True,
+    first_hitting: bool | None = None,
     cache: str = "exact",
     pace: str = "even",
     noise: Noise = gumbel,
@@ -184,7 +191,7 @@ def block(
       draw: changes the draw only; `top_p(p, crossing=False)` is the reference's nucleus.
       first_hitting: writes one token a step, at a position drawn uniformly: what sampling in
         ever smaller steps of time comes to, without the steps in which nothing happens
-        (Zheng et al. 2025).
+        (Zheng et al. 2025). By default unless `steps` are given.
       cache: "exact" keeps keys and values of finished blocks; "none" gives the same tokens.
       pace: "even", or "stretched" for the reference's times; see `blocks`.
       noise: where Gumbel noise comes from.
@@ -197,6 +204,7 @@ def block(
     require(size > 0, rule, config or denoiser, remedy)
     one_of("cache", cache, ("none", "exact"))
     one_of("pace", pace, ("even", "stretched"))
+    first_hitting = steps is None if first_hitting is None else first_hitting
     if first_hitting:
         rule, remedy = "first_hitting takes one step for each column", "leave steps out"
         require(steps is None or steps == length, rule, steps, remedy)

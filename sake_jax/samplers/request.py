@@ -2,42 +2,78 @@
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any
 
 from sake_jax import guidance as guidances
 from sake_jax.checks import one_of, require
 from sake_jax.core import Guidance
 from sake_jax.models import LanguageModel
+from sake_jax.samplers.auto import KINDS, sampler_for
 from sake_jax.samplers.step import Sampler
-from sake_jax.samplers.usual import KINDS, kind_of, usual
 
 GUIDANCES = ("none", "sake", "spread", "paper", "cfg")
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """How to sample.
+    """How to sample, in plain words: the one table of sampling options.
+
+    The options of the command line with their help and bounds, the words of lm_eval's model_args,
+    settings files and searches are all made from these fields: a new option is a new field here,
+    and what `build` does with it. A field's metadata is what `typer.Option` takes.
 
     >>> import sake_jax as sj
-    >>> request = Request(guidance="sake+cfg", strength=0.5, length=32)
+    >>> request = sj.Request(guidance="sake+cfg", strength=0.5, length=32)
     >>> request.build(sj.load("tinystories")).plan.length
     32
     """
 
-    guidance: str = "none"
-    """Names of `GUIDANCES`, joined by "+"."""
-    strength: float = 1.0
-    temperature: float = 1.0
-    top_p: float = 1.0
-    length: int = 64
-    steps: int | None = None
-    block: int | None = None
-    sampler: str = "auto"
-    cache: str = "none"
-    bandwidth: float | None = None
-    """σ of the kernel; by the rows' distances if None, but for "paper", which needs it."""
-    attention_bandwidth: float | None = None
-    """σ_attn, where rows of one text repel each other; 20 if None."""
+    guidance: str = field(
+        default="none",
+        metadata={
+            "help": "'sake': a text repeats itself less; 'spread': the texts of a prompt differ "
+            "more; 'paper': the paper's algorithm to the letter; 'cfg': closer to the prompt; "
+            "'none'; or some of them, as in 'sake+spread'."
+        },
+    )
+    strength: float = field(default=1.0, metadata={"help": "Of the guidance; 0 is none."})
+    temperature: float = field(
+        default=1.0, metadata={"help": "Of the draw; 0 is greedy.", "min": 0}
+    )
+    top_p: float = field(
+        default=1.0, metadata={"help": "Draw from the likeliest tokens, of this mass."}
+    )
+    length: int = field(default=64, metadata={"help": "Tokens to write.", "min": 1})
+    steps: int | None = field(
+        default=None,
+        metadata={"help": "Evaluations of the network; one a token by default.", "min": 1},
+    )
+    block: int | None = field(
+        default=None,
+        metadata={
+            "help": "Tokens of a block; blocks are written left to right. 32 if that divides the "
+            "length.",
+            "min": 1,
+        },
+    )
+    sampler: str = field(
+        default="auto",
+        metadata={"help": "'masked', 'ancestral' or 'block'; by the model's family if 'auto'."},
+    )
+    cache: str = field(
+        default="none",
+        metadata={"help": "'none', 'prefix' or 'dual': faster, an approximation."},
+    )
+    bandwidth: float | None = field(
+        default=None,
+        metadata={"help": "Sigma of the guidance's kernel; the rows' median distance by default."},
+    )
+    """For "paper" there is no default: the paper's guidance needs one."""
+    attention_bandwidth: float | None = field(
+        default=None,
+        metadata={"help": "How far, in tokens, a text's own rows repel; 20 by default."},
+    )
 
     def __post_init__(self) -> None:
         names = self.guidance.split("+")
@@ -79,19 +115,14 @@ class Request:
 
     def build(self, lm: LanguageModel) -> Sampler:
         """The sampler for a model."""
-        kind = kind_of(lm) if self.sampler == "auto" else self.sampler
-        options: dict[str, Any] = {"cache": self.cache, "block": self.block}
-        if kind != "masked":
-            remedy = f"leave it out: this model is sampled with {kind!r}"
-            require(self.cache == "none", "cache is for masked decoding", self.cache, remedy)
-            require(self.block is None, "block is for masked decoding", self.block, remedy)
-            options = {}
-        return usual(
+        return sampler_for(
             lm,
             length=self.length,
-            kind=kind,
+            kind=self.sampler,
             steps=self.steps,
+            block=self.block,
+            # "none" is what masked decoding has by itself, and no word for presets without caches.
+            cache=None if self.cache == "none" else self.cache,
             guidance=self.guided(),
             draw=guidances.temperature(self.temperature),
-            **options,
         )

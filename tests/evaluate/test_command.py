@@ -8,8 +8,10 @@ import typer.main
 from typer.testing import CliRunner
 
 from sake_jax.cli import app, evaluate
+from sake_jax.cli.options import RunOptions
+from sake_jax.evaluate import sandbox
 from sake_jax.evaluate.report import report
-from sake_jax.evaluate.results import Results, read
+from sake_jax.evaluate.results import Results, read_results
 
 EXAMPLES = [
     line
@@ -34,7 +36,7 @@ def unloaded(monkeypatch):
     def load(*_):
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(evaluate, "_load", load)
+    monkeypatch.setattr(RunOptions, "load", load)
 
 
 def call(*words, code=0):
@@ -89,7 +91,7 @@ def test_the_examples_of_eval_that_need_no_large_model(task, tmp_path):
     (line,) = [line for line in EXAMPLES if line.startswith(f"sake-jax eval {task}")]
     told = call(*shlex.split(line)[1:])
     assert ("vote@5" if task == "gsm8k" else "perplexity") in told
-    assert read(tmp_path / "runs" / task).complete
+    assert read_results(tmp_path / "runs" / task).complete
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_where_programs_cannot_be_contained_nothing_is_begun(task, unloaded, mon
         if not unsafe:
             raise ValueError("programs must run in namespaces of their own")
 
-    monkeypatch.setattr(evaluate, "run_programs", refuse)
+    monkeypatch.setattr(sandbox, "run_programs", refuse)
     assert "namespaces of their own" in call("eval", task, "--data", "x.jsonl", code=1)
     told = call("eval", task, "--data", "x.jsonl", "--unsafe", code=1)
     assert "must be a file that exists" in told
@@ -147,7 +149,7 @@ def test_reports_of_what_is_not_whole(tmp_path):
 
 
 def test_one_sample_of_each_problem(tmp_path):
-    line = read(finished(tmp_path / "run")).lines["p"][0]
-    settings = read(tmp_path / "run").settings | {"samples": 1}
+    line = read_results(finished(tmp_path / "run")).lines["p"][0]
+    settings = read_results(tmp_path / "run").settings | {"samples": 1}
     text = report([Results(tmp_path / "run", settings, {"p": [line]})], tmp_path)
     assert "| run | 1.000 (1.000 to 1.000) | 0.693 (0.693 to 0.693) | |" in text, "no self-BLEU"

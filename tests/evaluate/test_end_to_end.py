@@ -10,7 +10,7 @@ import time
 import pytest
 
 from bytewise import byte_llada
-from sake_jax.evaluate.results import read
+from sake_jax.evaluate.results import read_results
 
 MODELS = ("tinystories", "converted")
 TASKS = ("humaneval", "mbpp", "gsm8k", "story", "brainstorm")
@@ -94,14 +94,14 @@ def kill_after(lines, path, *given):
 def test_killed_and_begun_again(task, model, converted, data, tmp_path):
     model = converted if model == "converted" else model
     call(*words(task, model, data, tmp_path / "whole"))
-    whole = read(tmp_path / "whole")
+    whole = read_results(tmp_path / "whole")
     assert len(whole.lines) == 6
     again = words(task, model, data, tmp_path / "again")
     killed = kill_after(4, tmp_path / "again" / "results.jsonl", *again)
     assert killed == -signal.SIGKILL
-    assert not read(tmp_path / "again").complete
+    assert not read_results(tmp_path / "again").complete
     call(*again)
-    assert read(tmp_path / "again").lines == whole.lines
+    assert read_results(tmp_path / "again").lines == whole.lines
     for name in ("report.md", "results.jsonl"):
         texts = [(tmp_path / run / name).read_text() for run in ("whole", "again")]
         assert sorted(texts[0].splitlines()) == sorted(texts[1].splitlines())

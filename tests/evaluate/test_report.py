@@ -9,11 +9,11 @@ from scripted import scripted
 from sake_jax.evaluate import Problem, Task, Verdict
 from sake_jax.evaluate.presets import KS, LLADA, preset, presets
 from sake_jax.evaluate.report import report
-from sake_jax.evaluate.results import read
+from sake_jax.evaluate.results import read_results
 from sake_jax.evaluate.run import run
-from sake_jax.evaluate.search import grid, search, split, usual_grid
+from sake_jax.evaluate.search import default_grid, grid, search, split
 from sake_jax.evaluate.titles import printed, titles
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 
 def code_task(count=8, name="humaneval"):
@@ -61,10 +61,10 @@ def test_parts_of_a_run_are_told(runs, lm, tmp_path):
     run(lm, Request(length=1).build(lm), code_task(), folder, samples=2)
     lines = (folder / "results.jsonl").read_text().splitlines(keepends=True)
     (folder / "results.jsonl").write_text("".join(lines[:6]))
-    assert "part has 3 of 8 problems." in report([read(folder)], tmp_path / "out")
+    assert "part has 3 of 8 problems." in report([read_results(folder)], tmp_path / "out")
     (folder / "results.jsonl").write_text("")
     with pytest.raises(ValueError, match="must hold a finished problem"):
-        report([read(folder)], tmp_path / "out")
+        report([read_results(folder)], tmp_path / "out")
     with pytest.raises(ValueError, match="k must be at most the samples of every run"):
         report(runs, tmp_path / "out", ks=(64,))
     with pytest.raises(ValueError, match="a report needs runs"):
@@ -106,7 +106,7 @@ def test_settings_are_chosen_on_other_problems_than_they_are_compared_on(tmp_pat
     names = [set(each.lines) for each in found.held_out.values()]
     assert names[0] == names[1]
     assert len(names[0]) == 36
-    assert names[0].isdisjoint(read(tmp_path / "top-p" / "tuning-0").lines)
+    assert names[0].isdisjoint(read_results(tmp_path / "top-p" / "tuning-0").lines)
     told = (tmp_path / "search.md").read_text()
     assert told.count("**") == 4
     assert "temperature 50.0" in told
@@ -120,7 +120,7 @@ def test_settings_are_chosen_on_other_problems_than_they_are_compared_on(tmp_pat
 
 def test_methods_are_given_the_same_number_of_trials(lm, tmp_path):
     base = Request(length=8, guidance="sake", bandwidth=2.0, top_p=0.8)
-    usual = usual_grid(base, width=64)
+    usual = default_grid(base, width=64)
     assert {len(each) for each in usual.values()} == {12}
     assert all(len(set(each)) == 12 for each in usual.values())
     assert {each.temperature for each in usual["sake"]} == {0.2, 0.7}

@@ -8,9 +8,9 @@ from scripted import scripted
 import sake_jax as sj
 import sake_jax.evaluate.run as running
 from sake_jax.evaluate import Problem, Task, Verdict
-from sake_jax.evaluate.results import read
+from sake_jax.evaluate.results import read_results
 from sake_jax.evaluate.run import Shard, run
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +52,10 @@ def test_a_run_goes_on_in_other_shards(draw, tmp_path):
     assert draw(folder="whole") == [0, 1, 2, 3, 4, 5]
     assert draw(Shard(0, 3)) == [0, 3]
     assert draw(Shard(1, 2)) == [1, 5], "what another shard has done is not done again"
-    assert not read(tmp_path / "run").complete
+    assert not read_results(tmp_path / "run").complete
     assert draw() == [2, 4]
     assert draw(Shard(2, 4)) == []
-    assert read(tmp_path / "run").lines == read(tmp_path / "whole").lines
+    assert read_results(tmp_path / "run").lines == read_results(tmp_path / "whole").lines
     counts = [
         len(path.read_text().splitlines()) for path in sorted((tmp_path / "run").glob("*.jsonl"))
     ]
@@ -66,18 +66,18 @@ def test_a_batch_may_be_smaller_than_the_samples(draw, tmp_path):
     assert draw(batch=1) == [0, 1, 2, 3, 4, 5]
     assert {options["batch"] for options in draw.calls} == {1}
     draw(folder="whole")
-    assert read(tmp_path / "run").lines == read(tmp_path / "whole").lines
+    assert read_results(tmp_path / "run").lines == read_results(tmp_path / "whole").lines
 
 
 @pytest.mark.parametrize(("keep", "again"), [(0, 6), (1, 6), (-1, 1)])
 def test_results_that_were_cut_anywhere(keep, again, draw, tmp_path):
     draw()
     path = tmp_path / "run" / "results.jsonl"
-    whole = read(tmp_path / "run").lines
+    whole = read_results(tmp_path / "run").lines
     path.write_bytes(path.read_bytes()[:keep])
-    assert not read(tmp_path / "run").complete
+    assert not read_results(tmp_path / "run").complete
     assert len(draw()) == again
-    assert read(tmp_path / "run").lines == whole
+    assert read_results(tmp_path / "run").lines == whole
     assert len(path.read_text().splitlines()) == 12
 
 
@@ -93,7 +93,7 @@ def test_lines_that_are_not_ours(line, message, draw, tmp_path):
     draw()
     (tmp_path / "run" / "results-0-of-2.jsonl").write_text(line + "\n")
     with pytest.raises(ValueError, match=message):
-        read(tmp_path / "run")
+        read_results(tmp_path / "run")
     with pytest.raises(ValueError, match=message):
         draw()
 
@@ -105,7 +105,7 @@ def test_files_of_another_run(changes, draw, tmp_path):
     stranger = json.loads(path.read_text().splitlines()[0]) | changes
     (tmp_path / "run" / "results-old.jsonl").write_text(json.dumps(stranger) + "\n")
     with pytest.raises(ValueError, match=r"must be of one run with 6 problems, got .*; take out"):
-        read(tmp_path / "run")
+        read_results(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_files_of_another_run(changes, draw, tmp_path):
 def test_folders_of_something_else(settings, message, tmp_path):
     (tmp_path / "settings.json").write_text(settings)
     with pytest.raises(ValueError, match=message):
-        read(tmp_path)
+        read_results(tmp_path)

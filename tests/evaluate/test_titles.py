@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sake_jax as sj
-import sake_jax.evaluate.report as reporting
+import sake_jax.metrics.texts as measuring
 from conftest import GOLDENS
 from sake_jax.evaluate.presets import LLADA, preset
 from sake_jax.evaluate.report import report
@@ -97,7 +97,7 @@ def test_a_report_without_matplotlib(tmp_path, monkeypatch):
 
 def test_empty_texts_have_no_perplexity(tmp_path, monkeypatch):
     nothing = Perplexity(np.zeros(32), np.zeros(32, np.int64))
-    monkeypatch.setattr(reporting, "perplexity", lambda *_: nothing)
+    monkeypatch.setattr(measuring, "perplexity", lambda *_: nothing)
     judge = sj.load(GOLDENS / "gpt2")
     text = report([made(tmp_path, text="")], tmp_path / "out", judge=judge)
     assert "| perplexity |" in text

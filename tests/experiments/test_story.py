@@ -13,7 +13,7 @@ from sake_jax import cli
 from sake_jax.experiments import texts, texts_report
 from sake_jax.experiments.story import BEGINNINGS, story
 from sake_jax.experiments.texts import METHODS, Sample
-from sake_jax.metrics import distinct, entropy, load_judge, perplexity, words
+from sake_jax.metrics import distinct, load_judge, perplexity, sample_entropy, words
 from sake_jax.models import ModelConfig, TransformerConfig, init
 from sake_jax.training.publish import publish
 
@@ -83,7 +83,7 @@ def test_a_cell_by_hand(study, judge):
     each = [text for group in cut for text in group]
     assert row["inside"] == pytest.approx(np.mean([distinct([text]) for text in each]))
     assert row["across"] == pytest.approx(np.mean([distinct(group) for group in cut]))
-    assert row["entropy"] == pytest.approx(entropy(each))
+    assert row["entropy"] == pytest.approx(sample_entropy(each))
     assert row["example"] == out.texts[0][0]
     given = [prompt for prompt in PROMPTS for _ in range(3)]
     found = perplexity(load_judge(judge), [text for group in out.texts for text in group], given)

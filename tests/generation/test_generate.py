@@ -17,8 +17,8 @@ import registry
 import sake_jax as sj
 from conftest import GOLDENS
 from sake_jax.generation import batch
-from sake_jax.generation.prompts import batches, room_for
-from sake_jax.generation.settings import describe, rebuild
+from sake_jax.generation.prompts import batches, prompt_room
+from sake_jax.generation.settings import describe_settings, rebuild
 from sake_jax.samplers import loop
 
 KEY, EOS, MASK = jax.random.key(3), 256, 270
@@ -103,7 +103,8 @@ def test_prompts_of_one_room_share_a_program(lm):
 
 
 def test_rooms_and_batches():
-    assert [room_for(n) for n in (0, 1, 8, 9, 33, 64, 65, 129)] == [0, 8, 8, 16, 64, 64, 128, 192]
+    rooms = [prompt_room(tokens) for tokens in (0, 1, 8, 9, 33, 64, 65, 129)]
+    assert rooms == [0, 8, 8, 16, 64, 64, 128, 192]
     found = batches([3, 70, 4, 5], {0: [0, 1], 1: [0, 1], 2: [0, 1], 3: [1]}, 4)
     assert [(b.prompts, b.first, b.samples, b.room, b.real) for b in found] == [
         ([0, 2], 0, 2, 8, 2),
@@ -242,7 +243,7 @@ def test_a_run_may_go_on_with_another_batch(lm, whole, tmp_path):
 @pytest.mark.parametrize("name", registry.ENTRIES)
 def test_every_guidance_is_described_and_rebuilt(name):
     guidance = registry.ENTRIES[name].guidance
-    described = json.loads(json.dumps(describe(guidance)))
+    described = json.loads(json.dumps(describe_settings(guidance)))
     rebuilt = rebuild(described, trusted=["registry", "scenes"])
     assert jax.tree.structure(rebuilt) == jax.tree.structure(guidance)
     chex.assert_trees_all_equal(rebuilt, guidance)
@@ -253,7 +254,7 @@ def cap(logits, ctx, ceiling):
 
 
 def test_settings_import_only_what_is_trusted():
-    described = json.loads(json.dumps(describe(sj.transform(cap, 3.0))))
+    described = json.loads(json.dumps(describe_settings(sj.transform(cap, 3.0))))
     with pytest.raises(ValueError, match=r"must be ours or trusted.*trusted="):
         rebuild(described)
     module = described["fields"]["function"]["function"].split(":")[0]
@@ -270,11 +271,11 @@ def test_settings_import_only_what_is_trusted():
             rebuild({"function": stranger})
     key = jax.random.key(1, impl="rbg")
     assert jnp.array_equal(
-        jax.random.key_data(rebuild(json.loads(json.dumps(describe(key))))),
+        jax.random.key_data(rebuild(json.loads(json.dumps(describe_settings(key))))),
         jax.random.key_data(key),
     )
     with pytest.raises(ValueError, match="at most 10000 numbers"):
-        describe(jnp.zeros((101, 100)))
+        describe_settings(jnp.zeros((101, 100)))
 
 
 def spoil(logits, ctx, token):

@@ -35,6 +35,7 @@ def test_every_builder_is_registered():
 @pytest.mark.parametrize("name", ENTRIES)
 def test_law(name, law):
     entry = ENTRIES[name]
+
     @settings(max_examples=5)
     @given(seeds)
     def check(seed):

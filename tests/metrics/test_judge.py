@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import sake_jax as sj
+from sake_jax.metrics import default_judge, load_judge, perplexity
 from sake_jax.metrics import judge as module
-from sake_jax.metrics import load_judge, perplexity
-from sake_jax.metrics.judge import usual_judge
 
 PROMPT, TEXTS = "once upon a time", [" there was a dog.", " there was a little girl named lily."]
 
@@ -69,10 +68,10 @@ def test_long_and_empty_texts(judge):
 
 def test_who_judges(monkeypatch):
     monkeypatch.setattr(module, "smollm2", lambda: None)
-    assert usual_judge("tinystories") == "tinystories-causal"
-    assert usual_judge("another") == "none"
+    assert default_judge("tinystories") == "tinystories-causal"
+    assert default_judge("another") == "none"
     monkeypatch.setattr(module, "smollm2", lambda: "a file")
-    assert usual_judge("another") == "smollm2"
+    assert default_judge("another") == "smollm2"
 
 
 def test_bad_judges(monkeypatch):

@@ -138,7 +138,7 @@ def test_first_hitting_and_small_steps_of_time_end_without_noise_under_guidance(
     ("change", "message"),
     [
         ({"length": 6}, "length must be a multiple of block"),
-        ({"steps": 9}, "one step for each column"),
+        ({"steps": 9, "first_hitting": True}, "one step for each column"),
         ({"cache": "dual"}, "cache must be one of"),
         ({"pace": "truncated"}, "pace must be one of"),
         ({"lm": "mdlm"}, "needs a model of block diffusion"),

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from sake_jax import cli
 from sake_jax.cli import view as view_module
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 from sake_jax.viewer import Page
 
 
@@ -57,7 +57,7 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch):
     found = Asked()
-    monkeypatch.setattr(view_module, "watched", found)
+    monkeypatch.setattr(view_module, "record_run", found)
     return found
 
 

@@ -9,7 +9,7 @@ of its arguments are as ever. In Python, importing this package is enough:
     import lm_eval, sake_jax.evaluate.harness
     lm_eval.simple_evaluate(model="sake_jax", model_args={"length": 64}, tasks=["gsm8k"])
 
-`Options` and `sake_jax.samplers.request.Request` list the model_args. Who decides:
+`Options` and `sake_jax.Request` list the model_args. Who decides:
 
 - `until` of a task ends a text; so does the model's own end token.
 - `length`, `temperature` and `top_p` are the task's (max_gen_toks, temperature with do_sample, and

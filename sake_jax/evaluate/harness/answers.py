@@ -5,8 +5,8 @@ from typing import Any
 
 from lm_eval.api.instance import Instance
 
+from sake_jax.evaluate.harness.cache import Entry, RequestCache, score_entry
 from sake_jax.evaluate.harness.encoding import Pair
-from sake_jax.evaluate.harness.kept import Entry, Kept, score_entry
 from sake_jax.evaluate.harness.scores import Score, parts
 from sake_jax.progress import bar
 
@@ -27,17 +27,19 @@ class Answers:
             for pair in pairs:
                 self.places.setdefault(pair, []).append(at)
 
-    def all(self, score: Callable[[list[Pair]], list[Score]], kept: Kept, shown: bool) -> list[Any]:
+    def all(
+        self, score: Callable[[list[Pair]], list[Score]], cache: RequestCache, progress: bool
+    ) -> list[Any]:
         """One for each request; each is kept as soon as it is known."""
         for at, pairs in enumerate(self.wanted):
             for pair in pairs if len(pairs) > 1 else ():
-                if found := kept.score(self.requests[at].request_type, pair):
-                    self.known[pair] = Score(*found)
+                if stored := cache.score(self.requests[at].request_type, pair):
+                    self.known[pair] = Score(*stored)
         left = [pair for pair in self.places if pair not in self.known]
-        with bar("scoring", len(left), shown) as advance:
+        with bar("scoring", len(left), progress) as advance:
             for part in parts(left):
                 self.known |= dict(zip(part, score(part), strict=True))
-                kept.keep(self._entries(part))
+                cache.keep(self._entries(part))
                 advance(len(part))
         return [self._made(at) for at in range(len(self.wanted))]
 

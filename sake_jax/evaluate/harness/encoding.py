@@ -5,6 +5,7 @@ from typing import NamedTuple
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from sake_jax.checks import require
+from sake_jax.generation import fit_prompt, prompt_context
 from sake_jax.models import LanguageModel
 
 Ids = tuple[int, ...]
@@ -24,7 +25,7 @@ class Encoding:
         self.tokenizer, self.truncate = lm.tokenizer, truncate
         network = lm.config.network
         self.context: int = network.context
-        self.slides = bool(network.block_size)
+        self.prompt_context = prompt_context(lm)
         self.start = self.ids("")
         if network.causal and not self.start:
             ids = [i for i in (lm.config.bos_id, lm.config.eos_id) if i is not None]
@@ -40,8 +41,7 @@ class Encoding:
 
     def prompt(self, text: str, length: int) -> Ids:
         """Of a prompt that `length` tokens follow."""
-        ids = self.ids(text)
-        return ids if self.slides else self._fitted(ids, length)
+        return self._fit(self.ids(text), length, self.prompt_context)
 
     def pair(self, context: str, continuation: str) -> Pair:
         """Cut as lm_eval cuts them: spaces at the border belong to the continuation."""
@@ -49,21 +49,17 @@ class Encoding:
         answer = whole[len(before) :]
         rule = "a continuation must have tokens of its own"
         require(answer, rule, (context[-20:], continuation), "is it empty?")
-        return Pair(self._fitted(before or self.start, len(answer)), answer)
+        return Pair(self._fit(before or self.start, len(answer), self.context), answer)
 
     def windows(self, text: str) -> list[Pair]:
         """Pairs that hold each token of a text once, each pair as long as the context allows."""
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         width = self.context - max(1, len(self.start))
-        found = map(make_disjoint_window, get_rolling_token_windows(ids, -1, width, 1))
-        pairs = [Pair(tuple(context), tuple(answer)) for context, answer in found]
+        windows = map(make_disjoint_window, get_rolling_token_windows(ids, -1, width, 1))
+        pairs = [Pair(tuple(context), tuple(answer)) for context, answer in windows]
         return [Pair(self.start, pair.answer) for pair in pairs[:1]] + pairs[1:]
 
-    def _fitted(self, ids: Ids, length: int) -> Ids:
+    def _fit(self, ids: Ids, length: int, context: int | None) -> Ids:
         """The ids that leave room for `length` more; the first ones go if that is allowed."""
-        room = self.context - length
-        fits = len(ids) <= room or (self.truncate and room > 0)
-        rule = f"a prompt and {length} tokens after it must fit the model's context, {self.context}"
         remedy = "lower length or num_fewshot, or give truncate=true in model_args"
-        require(fits, rule, len(ids), remedy)
-        return ids[max(len(ids) - room, 0) :]
+        return tuple(fit_prompt(ids, length, context, truncate=self.truncate, remedy=remedy))

@@ -18,13 +18,12 @@ import sake_jax as sj
 from sake_jax.checks import require
 from sake_jax.evaluate.harness import scores, texts
 from sake_jax.evaluate.harness.answers import Answers
+from sake_jax.evaluate.harness.cache import RequestCache, text_entry
 from sake_jax.evaluate.harness.encoding import Encoding, Pair
-from sake_jax.evaluate.harness.kept import Kept, text_entry
-from sake_jax.evaluate.harness.options import Options, options_of
+from sake_jax.evaluate.harness.options import Options, parse_options
 from sake_jax.evaluate.harness.scores import Score
 from sake_jax.evaluate.harness.texts import Document
-from sake_jax.generation.generate import identity
-from sake_jax.generation.prompts import has_chat
+from sake_jax.generation import has_chat_template, model_identity
 from sake_jax.models import LanguageModel
 from sake_jax.progress import bar
 
@@ -68,11 +67,11 @@ class HarnessModel(LM):
         require(device in (None, UNNAMED, jax.default_backend()), rule, device, remedy)
         rule, remedy = "max_batch_size is for automatic sizes", "give --batch_size alone"
         require(max_batch_size is None, rule, max_batch_size, remedy)
-        self.batch_size, self.options = _batch(batch_size), options_of(options)
+        self.batch_size, self.options = _batch(batch_size), parse_options(options)
         self.language_model = _loaded(model, dtype, (data, fsdp, tensor))
         self.tokenizer = self.language_model.tokenizer
         self.encoding = Encoding(self.language_model, self.options.truncate)
-        self.kept = Kept(self.cache_hook, {})
+        self.cache = RequestCache(self.cache_hook, {})
 
     @property
     def max_length(self) -> int:
@@ -89,7 +88,7 @@ class HarnessModel(LM):
         lm = self.language_model
         about = {"sake_jax": sj.__version__, "family": lm.config.family}
         about |= {"folder": None if lm.folder is None else str(lm.folder)}
-        about |= {name: part for name, part in identity(lm).items() if name != "config"}
+        about |= {name: part for name, part in model_identity(lm).items() if name != "config"}
         return {"model_options": about | self.options.words}
 
     def set_cache_hook(self, cache_hook: CacheHook) -> None:
@@ -97,7 +96,7 @@ class HarnessModel(LM):
         super().set_cache_hook(cache_hook)
         about = self.get_model_info()["model_options"]
         about.pop("mc_batch")  # changes no result
-        self.kept = Kept(cache_hook, about)
+        self.cache = RequestCache(cache_hook, about)
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
         """The model's own, for lm_eval's records."""
@@ -111,7 +110,7 @@ class HarnessModel(LM):
         """A chat as text, in the model's own form."""
         rule = "--apply_chat_template needs a model with a chat template"
         family = self.language_model.config.family
-        require(has_chat(self.language_model), rule, family, "leave it out")
+        require(has_chat_template(self.language_model), rule, family, "leave it out")
         return self.tokenizer.apply_chat_template(
             chat_history,
             tokenize=False,
@@ -127,18 +126,18 @@ class HarnessModel(LM):
         known: dict[Document, list[str]] = {}
         waiting: dict[Document, list[tuple]] = {}
         for at, document in documents.items():
-            if found := self.kept.texts(first[at].args, document.repeats):
-                known[document] = found
+            if stored := self.cache.texts(first[at].args, document.repeats):
+                known[document] = stored
             else:
                 waiting.setdefault(document, []).append(first[at].args)
-        with bar("writing", len(waiting), _shown(disable_tqdm)) as advance:
+        with bar("writing", len(waiting), _shows_progress(disable_tqdm)) as advance:
             for part in texts.parts(waiting, self.batch_size):
                 written = texts.write(self.language_model, part, self.options, self.batch_size)
                 known |= dict(zip(part, written, strict=True))
                 pairs = (
                     (given, known[document]) for document in part for given in waiting[document]
                 )
-                self.kept.keep(itertools.starmap(text_entry, pairs))
+                self.cache.keep(itertools.starmap(text_entry, pairs))
                 advance(len(part))
         left = {at: iter(known[document]) for at, document in documents.items()}
         return [next(left[id(request)]) for request in requests]
@@ -150,7 +149,7 @@ class HarnessModel(LM):
         if not (self.options.greedy and scores.has_greedy(self.language_model)):
             warning_once(logger, NOT_GREEDY)
         pairs = [[self.encoding.pair(*request.args)] for request in requests]
-        answer = lambda found: tuple(found[0])  # noqa: E731
+        answer = lambda scored: tuple(scored[0])  # noqa: E731
         return self._answers(requests, pairs, self.options, answer, disable_tqdm)
 
     def loglikelihood_rolling(
@@ -159,14 +158,14 @@ class HarnessModel(LM):
         """Nats of each text, in windows where it exceeds the context."""
         windows = [self.encoding.windows(request.args[0]) for request in requests]
         options = dataclasses.replace(self.options, greedy=False)
-        answer = lambda found: float(sum(part.nats for part in found))  # noqa: E731
+        answer = lambda scored: float(sum(part.nats for part in scored))  # noqa: E731
         return self._answers(requests, windows, options, answer, disable_tqdm)
 
     def _document(self, request: Instance, repeats: int) -> Document:
         text, wanted = request.arguments
-        self.kept.refuse(wanted, repeats)
-        asked = self.options.asked(wanted)
-        return Document(asked, repeats, self.encoding.prompt(text, asked.length), text)
+        self.cache.refuse(wanted, repeats)
+        chosen = self.options.resolve(wanted)
+        return Document(chosen, repeats, self.encoding.prompt(text, chosen.length), text)
 
     def _answers(
         self,
@@ -181,7 +180,7 @@ class HarnessModel(LM):
         def score(part: Sequence[Pair]) -> list[Score]:
             return scores.score(self.language_model, part, options, self.batch_size)
 
-        return Answers(requests, wanted, answer).all(score, self.kept, _shown(quiet))
+        return Answers(requests, wanted, answer).all(score, self.cache, _shows_progress(quiet))
 
 
 def _loaded(
@@ -203,5 +202,5 @@ def _batch(size: int | str) -> int:
     return int(size)
 
 
-def _shown(quiet: bool) -> bool:
+def _shows_progress(quiet: bool) -> bool:
     return sys.stderr.isatty() and not quiet

@@ -9,7 +9,7 @@ from lm_eval.models.utils import normalize_gen_kwargs
 from lm_eval.utils import warning_once
 
 from sake_jax.checks import number, require, whole
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import Request
 
 LENGTH = 256
 """Tokens that lm_eval's models write where nobody says how many."""
@@ -19,8 +19,8 @@ KNOWN = "until, max_gen_toks, do_sample, temperature, top_p and num_beams=1"
 logger = logging.getLogger(__name__)
 
 
-class Asked(NamedTuple):
-    """What one request asks for."""
+class TextOptions(NamedTuple):
+    """How the texts of one request are drawn."""
 
     stop: tuple[str, ...]
     length: int
@@ -63,29 +63,29 @@ class Options:
 
     @property
     def words(self) -> dict[str, Any]:
-        """All of them, as `options_of` takes them."""
+        """All of them, as `parse_options` takes them."""
         own = {name: getattr(self, name) for name in OWN}
         return dataclasses.asdict(self.request) | own
 
-    def asked(self, wanted: dict[str, Any]) -> Asked:
-        """What a request with these generation_kwargs asks for."""
+    def resolve(self, wanted: dict[str, Any]) -> TextOptions:
+        """How texts of a request with these generation_kwargs are drawn."""
         drawn = {"temperature": 1.0} if wanted.get("do_sample") else {}
-        told: dict[str, Any] = dict(normalize_gen_kwargs(drawn | wanted, self.length or LENGTH))
-        told.pop("do_sample")  # the temperature says it
-        stop = tuple(dict.fromkeys(text for text in told.pop("until") if text))
-        length = _decided("length", self.length, told.pop("max_gen_toks"), LENGTH)
-        temperature = _decided("temperature", self.temperature, told.pop("temperature", None), 0.0)
-        mass = told.pop("top_p", None)
-        top_p = _decided("top_p", self.top_p, mass if temperature else None, 1.0)
-        if told.get("num_beams") == 1:
-            told.pop("num_beams")
+        left: dict[str, Any] = dict(normalize_gen_kwargs(drawn | wanted, self.length or LENGTH))
+        left.pop("do_sample")  # the temperature says it
+        stop = tuple(dict.fromkeys(text for text in left.pop("until") if text))
+        length = _decide("length", self.length, left.pop("max_gen_toks"), LENGTH)
+        temperature = _decide("temperature", self.temperature, left.pop("temperature", None), 0.0)
+        mass = left.pop("top_p", None)
+        top_p = _decide("top_p", self.top_p, mass if temperature else None, 1.0)
+        if left.get("num_beams") == 1:
+            left.pop("num_beams")
         rule, remedy = f"generation_kwargs must be of {KNOWN}", "leave the others out"
-        require(not told, rule, told, remedy)
-        return Asked(stop, length, temperature, top_p)
+        require(not left, rule, left, remedy)
+        return TextOptions(stop, length, temperature, top_p)
 
-    def request_for(self, asked: Asked) -> Request:
-        """How to draw it."""
-        _, length, temperature, top_p = asked
+    def request_for(self, chosen: TextOptions) -> Request:
+        """The request that draws them."""
+        _, length, temperature, top_p = chosen
         decided = {"length": length, "temperature": temperature, "top_p": top_p}
         return dataclasses.replace(self.request, **decided)
 
@@ -94,24 +94,24 @@ OWN = tuple(field.name for field in dataclasses.fields(Options) if field.name !=
 THEIRS = tuple(f.name for f in dataclasses.fields(Request) if f.name not in OWN)
 
 
-def options_of(words: Mapping[str, Any]) -> Options:
+def parse_options(words: Mapping[str, Any]) -> Options:
     """Options from model_args; lm_eval reads the word "none" as None."""
     rule = f"model_args must be of {', '.join((*LOADING, *THEIRS, *OWN))}"
     unknown = sorted(words.keys() - {*THEIRS, *OWN})
     require(not unknown, rule, unknown, "leave the others out")
-    said = {name: word for name, word in words.items() if word is not None}
-    for name in said.keys() & {"greedy", "truncate"}:
-        right = isinstance(said[name], bool)
-        require(right, f"{name} must be true or false", said[name], "pick one")
-    request = Request(**{name: said[name] for name in THEIRS if name in said})
-    return Options(request=request, **{name: said[name] for name in OWN if name in said})
+    given = {name: word for name, word in words.items() if word is not None}
+    for name in given.keys() & {"greedy", "truncate"}:
+        right = isinstance(given[name], bool)
+        require(right, f"{name} must be true or false", given[name], "pick one")
+    request = Request(**{name: given[name] for name in THEIRS if name in given})
+    return Options(request=request, **{name: given[name] for name in OWN if name in given})
 
 
-def _decided(name: str, given: Any, told: Any, otherwise: Any) -> Any:
+def _decide(name: str, given: Any, task: Any, otherwise: Any) -> Any:
     """The model_args' word, else the task's, else lm_eval's own."""
     if given is None:
-        return otherwise if told is None else told
-    if told not in (None, given):
-        rule = f"model_args and the task should agree on {name}, got {given} and {told}"
+        return otherwise if task is None else task
+    if task not in (None, given):
+        rule = f"model_args and the task should agree on {name}, got {given} and {task}"
         warning_once(logger, f"{rule}; {given} holds. Leave it out of model_args for the task's.")
     return given

@@ -9,9 +9,7 @@ import numpy as np
 import sake_jax as sj
 from sake_jax.evaluate.harness.encoding import Pair
 from sake_jax.evaluate.harness.options import Options
-from sake_jax.generation import generate
-from sake_jax.generation.prompts import room_for
-from sake_jax.likelihood import log_likelihood
+from sake_jax.generation import generate, prompt_room
 from sake_jax.models import LanguageModel
 
 TOGETHER = 64
@@ -40,9 +38,9 @@ def score(lm: LanguageModel, pairs: Sequence[Pair], options: Options, batch: int
         batch = min(batch, len(pairs))
         filled = [*pairs, *[pairs[-1]] * (-len(pairs) % batch)]
         rows = [filled[at : at + batch] for at in range(0, len(filled), batch)]
-        return [found for part in rows for found in _causal(lm, part, options)][: len(pairs)]
+        return [score for part in rows for score in _causal(lm, part, options)][: len(pairs)]
     contexts, answers = [p.context for p in pairs], [p.answer for p in pairs]
-    nats = log_likelihood(
+    nats = sj.log_likelihood(
         lm,
         contexts,
         answers,
@@ -67,10 +65,12 @@ def is_greedy(lm: LanguageModel, pairs: Sequence[Pair], options: Options) -> lis
     """Whether masked decoding at temperature 0, one token a step, writes the answers."""
     assert lm.config.mask_id is not None
     masks = [[*pair.context, *[lm.config.mask_id] * len(pair.answer)] for pair in pairs]
-    length = min(room_for(max(map(len, masks))), lm.config.network.context)
+    length = min(prompt_room(max(map(len, masks))), lm.config.network.context)
     # A step for each column: those after the last mask are not taken.
     guidance = sj.classifier_free(options.cfg) if options.cfg else None
-    sampler = sj.masked(lm, length=length, draw=sj.temperature(0.0), guidance=guidance)
+    sampler = sj.masked(
+        lm, length=length, block=length, draw=sj.temperature(0.0), guidance=guidance
+    )
     key, batch = jax.random.key(options.seed), options.mc_batch
     rows = generate(lm, sampler, masks, key=key, batch=batch, infill=True).rows
     ends = [tuple(row.tokens[-len(p.answer) :]) for row, p in zip(rows, pairs, strict=True)]
@@ -80,7 +80,7 @@ def is_greedy(lm: LanguageModel, pairs: Sequence[Pair], options: Options) -> lis
 def _causal(lm: LanguageModel, pairs: Sequence[Pair], options: Options) -> list[Score]:
     """Exactly, by the chain rule."""
     longest = max(len(pair.context) + len(pair.answer) for pair in pairs)
-    shape = len(pairs), min(room_for(longest), lm.config.network.context)
+    shape = len(pairs), min(prompt_room(longest), lm.config.network.context)
     tokens, real, own = np.zeros(shape, np.int32), np.zeros(shape, bool), np.zeros(shape, bool)
     for row, (context, answer) in enumerate(pairs):
         end = len(context) + len(answer)

@@ -8,24 +8,23 @@ from typing import NamedTuple
 import jax
 
 from sake_jax.evaluate.harness.encoding import Ids
-from sake_jax.evaluate.harness.options import Asked, Options
-from sake_jax.generation import generate
-from sake_jax.generation.prompts import room_for
+from sake_jax.evaluate.harness.options import Options, TextOptions
+from sake_jax.generation import generate, prompt_room
 from sake_jax.models import LanguageModel
 
 
 class Document(NamedTuple):
-    """A prompt and what is asked of it."""
+    """A prompt, and how its texts are drawn."""
 
-    asked: Asked
+    chosen: TextOptions
     repeats: int
     prompt: Ids
     text: str
 
     @property
     def room(self) -> int:
-        """Columns that its prompt gets; see `room_for`."""
-        return room_for(len(self.prompt))
+        """Columns that its prompt gets; see `prompt_room`."""
+        return prompt_room(len(self.prompt))
 
     @property
     def name(self) -> int:
@@ -36,7 +35,7 @@ class Document(NamedTuple):
 def parts(documents: Iterable[Document], batch: int) -> Iterator[list[Document]]:
     """Documents that fit one program, those with most room first. A run that goes on is cut in
     the same places."""
-    shape = lambda d: (d.asked, d.repeats, d.room)  # noqa: E731
+    shape = lambda d: (d.chosen, d.repeats, d.room)  # noqa: E731
     order = sorted(documents, key=lambda d: (shape(d), d), reverse=True)
     for (_, repeats, _), group in itertools.groupby(order, shape):
         yield from _cut(list(group), max(1, batch // repeats))
@@ -59,15 +58,15 @@ def write(
     lm: LanguageModel, part: Sequence[Document], options: Options, batch: int
 ) -> list[list[str]]:
     """texts[document][repeat] of documents that ask for the same."""
-    asked = part[0].asked
-    found = generate(
+    chosen = part[0].chosen
+    generated = generate(
         lm,
-        options.request_for(asked).build(lm),
+        options.request_for(chosen).build(lm),
         [document.prompt for document in part],
         key=jax.random.key(options.seed),
         samples=part[0].repeats,
         batch=batch,
-        stop=asked.stop,
+        stop=chosen.stop,
         names=[document.name for document in part],
     )
-    return [[text or "" for text in texts] for texts in found.texts]
+    return [[text or "" for text in texts] for texts in generated.texts]

@@ -10,7 +10,7 @@ from requested import SMALL, asking, writing
 import sake_jax as sj
 from sake_jax.evaluate.harness import HarnessModel, Options, scores
 from sake_jax.evaluate.harness.encoding import Pair
-from sake_jax.evaluate.harness.options import options_of
+from sake_jax.evaluate.harness.options import parse_options
 from sake_jax.metrics import load_judge, perplexity
 
 
@@ -38,14 +38,14 @@ def greedy_pairs(lm, scale):
 
 
 def test_greedy_is_what_masked_decoding_writes(tiny):
-    found = scores.is_greedy(tiny, greedy_pairs(tiny, 0.0), options_of(SMALL))
+    found = scores.is_greedy(tiny, greedy_pairs(tiny, 0.0), parse_options(SMALL))
     assert found == [True] * 3 + [False] * 3
 
 
 @pytest.mark.slow
 def test_classifier_free_guidance_in_scores(tiny):
     pairs = greedy_pairs(tiny, 0.7)
-    found = scores.score(tiny, pairs, options_of(SMALL | {"cfg": 0.7}), batch=1)
+    found = scores.score(tiny, pairs, parse_options(SMALL | {"cfg": 0.7}), batch=1)
     assert [score.greedy for score in found] == [True] * 3 + [False] * 3
     prompts, answers = zip(*pairs, strict=True)
     how = {"key": jax.random.key(0), "draws": 4, "scale": 0.7}

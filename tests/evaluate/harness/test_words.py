@@ -11,25 +11,29 @@ from tokenizers import processors
 
 from sake_jax.evaluate.harness import HarnessModel, Options, texts
 from sake_jax.evaluate.harness.encoding import Encoding, Pair
-from sake_jax.evaluate.harness.options import LENGTH, Asked, options_of
-from sake_jax.samplers.request import Request
+from sake_jax.evaluate.harness.options import LENGTH, TextOptions, parse_options
+from sake_jax.samplers import Request
 
 
 @pytest.mark.parametrize(
     ("options", "wanted", "asked"),
     [
-        ({}, {}, Asked((), LENGTH, 0.0, 1.0)),
-        ({}, SAMPLED | {"top_p": 0.9}, Asked((".",), 8, 0.9, 0.9)),
-        ({}, {"do_sample": True}, Asked((), LENGTH, 1.0, 1.0)),
-        ({}, {"temperature": 0.3, "num_beams": 1}, Asked((), LENGTH, 0.3, 1.0)),
-        ({}, {"do_sample": False, "temperature": 0.3, "top_p": 0.9}, Asked((), LENGTH, 0.0, 1.0)),
-        ({}, {"until": "Q:", "max_new_tokens": 7}, Asked(("Q:",), 7, 0.0, 1.0)),
-        ({}, {"until": ["a", "", "b", "a"]}, Asked(("a", "b"), LENGTH, 0.0, 1.0)),
-        ({"length": 5, "temperature": 0.5, "top_p": 0.8}, {}, Asked((), 5, 0.5, 0.8)),
+        ({}, {}, TextOptions((), LENGTH, 0.0, 1.0)),
+        ({}, SAMPLED | {"top_p": 0.9}, TextOptions((".",), 8, 0.9, 0.9)),
+        ({}, {"do_sample": True}, TextOptions((), LENGTH, 1.0, 1.0)),
+        ({}, {"temperature": 0.3, "num_beams": 1}, TextOptions((), LENGTH, 0.3, 1.0)),
+        (
+            {},
+            {"do_sample": False, "temperature": 0.3, "top_p": 0.9},
+            TextOptions((), LENGTH, 0.0, 1.0),
+        ),
+        ({}, {"until": "Q:", "max_new_tokens": 7}, TextOptions(("Q:",), 7, 0.0, 1.0)),
+        ({}, {"until": ["a", "", "b", "a"]}, TextOptions(("a", "b"), LENGTH, 0.0, 1.0)),
+        ({"length": 5, "temperature": 0.5, "top_p": 0.8}, {}, TextOptions((), 5, 0.5, 0.8)),
     ],
 )
 def test_what_a_request_asks_for(options, wanted, asked, caplog):
-    assert Options(**options).asked(wanted) == asked
+    assert Options(**options).resolve(wanted) == asked
     assert "model_args and the task" not in caplog.text
 
 
@@ -38,7 +42,7 @@ def test_what_a_request_asks_for(options, wanted, asked, caplog):
     [("length", 9, 8), ("temperature", 0.25, 0.9), ("top_p", 0.75, 0.5)],
 )
 def test_model_args_hold_and_a_difference_is_told(name, given, told, caplog):
-    asked = Options(**{name: given}).asked(SAMPLED | {"top_p": 0.5})
+    asked = Options(**{name: given}).resolve(SAMPLED | {"top_p": 0.5})
     assert getattr(asked, name) == given
     assert f"agree on {name}, got {given} and {told}; {given} holds" in caplog.text
 
@@ -46,10 +50,10 @@ def test_model_args_hold_and_a_difference_is_told(name, given, told, caplog):
 def test_options_make_the_request_of_the_command_line():
     given = {"guidance": "sake+cfg", "strength": 2.0, "steps": 6, "block": 3}
     given |= {"sampler": "masked", "cache": "dual", "bandwidth": 3.0}
-    options = options_of(given | {"length": 5, "seed": 2})
-    request = options.request_for(Asked((), 12, 0.5, 0.9))
+    options = parse_options(given | {"length": 5, "seed": 2})
+    request = options.request_for(TextOptions((), 12, 0.5, 0.9))
     assert request == Request(**given, length=12, temperature=0.5, top_p=0.9)
-    assert options_of(options.words) == options
+    assert parse_options(options.words) == options
 
 
 @pytest.mark.parametrize(
@@ -80,7 +84,7 @@ def test_bad_model_args(options, message, tiny):
 @pytest.mark.parametrize("wanted", [{"top_k": 5}, {"num_beams": 4}])
 def test_bad_generation_kwargs(wanted):
     with pytest.raises(ValueError, match=r"generation_kwargs must be of until, .*, got \{"):
-        Options().asked(SAMPLED | wanted)
+        Options().resolve(SAMPLED | wanted)
 
 
 def test_words_as_lm_eval_passes_them(tiny):
@@ -97,7 +101,7 @@ def test_words_as_lm_eval_passes_them(tiny):
 def test_texts_that_exceed_the_context(tiny):
     strict, loose = Encoding(tiny, truncate=False), Encoding(tiny, truncate=True)
     assert len(strict.prompt("x" * 119, 8)) == 120
-    with pytest.raises(ValueError, match=r"a prompt and 8 tokens .* context, 128, got 121;"):
+    with pytest.raises(ValueError, match=r"a prompt and 8 columns .* context of 128, got 121;"):
         strict.prompt("x" * 120, 8)
     assert loose.prompt("y" + "x" * 120, 8) == strict.ids("x" * 120)[1:]
     with pytest.raises(ValueError, match="a prompt and 128 tokens"):
@@ -142,12 +146,12 @@ def test_causal_models_without_special_tokens_begin_with_the_end(tiny):
 def test_two_prompts_with_one_name_are_written_apart():
     prompts = ["plumless", "buckeroo"]
     assert zlib.crc32(prompts[0].encode()) == zlib.crc32(prompts[1].encode())
-    documents = [texts.Document(Asked((), 8, 0.0, 1.0), 1, (1, 2), text) for text in prompts]
+    documents = [texts.Document(TextOptions((), 8, 0.0, 1.0), 1, (1, 2), text) for text in prompts]
     assert [len(part) for part in texts.parts(documents, batch=4)] == [1, 1]
 
 
 def test_parts_are_whole_batches_and_a_run_that_goes_on_has_the_same():
-    asked = Asked((), 8, 0.0, 1.0)
+    asked = TextOptions((), 8, 0.0, 1.0)
     documents = [texts.Document(asked, 2, (1,) * 5, f"{at:02d}") for at in range(9)]
     documents += [texts.Document(asked, 2, (1,) * 20, "long")]
     cut = list(texts.parts(documents, batch=4))

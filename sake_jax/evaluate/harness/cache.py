@@ -16,7 +16,7 @@ Entry = tuple[str, Arguments, Any]
 """A kind of request, its arguments, and the answer."""
 
 
-class Kept:
+class RequestCache:
     """A cache of lm_eval's, if there is one.
 
     It tells requests apart by their arguments alone, and looks up no request with do_sample. So the
@@ -57,15 +57,15 @@ class Kept:
         """
         if self.entries is None:
             return
-        found = {hash_args(kind, arguments): answer for kind, arguments, answer in part}
-        self.entries[LAST] = found  # in one piece; a run that goes on writes what is missing
+        answers = {hash_args(kind, arguments): answer for kind, arguments, answer in part}
+        self.entries[LAST] = answers  # in one piece; a run that goes on writes what is missing
         self.entries.commit()
-        self._write(found)
+        self._write(answers)
 
-    def _write(self, found: dict[str, Any]) -> None:
+    def _write(self, answers: dict[str, Any]) -> None:
         """Returns when all is on the disk."""
         assert self.entries is not None
-        for key, answer in found.items():
+        for key, answer in answers.items():
             if key not in self.entries:
                 self.entries[key] = answer
         self.entries.commit()

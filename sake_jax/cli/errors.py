@@ -1,0 +1,40 @@
+"""What a command says and how it ends when something is wrong."""
+
+import contextlib
+from collections.abc import Iterator
+
+import jax
+import typer
+from rich.console import Console
+
+from sake_jax import sharding
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Prints errors about the user's input as one message, without a traceback; so is Ctrl-C.
+
+    In a run of several processes the others are told, and end too.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        Console(stderr=True).print("stopped; what was finished is saved, if it had a folder")
+        sharding.leave(130, "it was stopped")
+        raise typer.Exit(130) from error
+    except jax.errors.JaxRuntimeError as error:
+        # Of JAX's own errors only a lost process is the user's concern; others are our defects.
+        message = sharding.describe_lost_process(error)
+        if message is None:
+            raise
+        print_error(message)
+        sharding.leave(1, message)
+    except (ValueError, OSError, ImportError) as error:
+        print_error(str(error))
+        sharding.leave(1, str(error))
+        raise typer.Exit(1) from error
+
+
+def print_error(text: str) -> None:
+    """Prints a message on the standard error stream."""
+    Console(stderr=True).print(f"[red]error:[/red] {text}", highlight=False, soft_wrap=True)
