@@ -15,7 +15,14 @@ LEAST = 1e-3
 """The smallest chance of being masked, LLaDA's and MDLM's ε."""
 
 
-def loss(config: ModelConfig, noise: str, params: Params, tokens: Tokens, key: Key) -> Array:
+def loss(
+    config: ModelConfig,
+    noise: str,
+    params: Params,
+    tokens: Tokens,
+    key: Key,
+    answer_start: int = 0,
+) -> Array:
     """() the mean loss of a batch of examples.
 
     Args:
@@ -24,17 +31,23 @@ def loss(config: ModelConfig, noise: str, params: Params, tokens: Tokens, key: K
       params: the model's.
       tokens: (B, L) clean text.
       key: of the noise.
+      answer_start: the column from which on tokens are learned. Those before are a prompt: they
+        are read as they are, and have no loss.
     """
-    denoiser = NetworkDenoiser(config.network)
+    denoiser, answers = NetworkDenoiser(config.network), tokens[:, answer_start:]
     if config.network.causal:
-        logits = denoiser.head(params, _features(config, params, tokens, None))
-        return jnp.mean(surprise(logits[:, 1:], tokens[:, 1:]))
-    noisy, time = corrupt(config, noise, tokens, key)
+        # Nothing predicts the first column.
+        first = max(answer_start, 1)
+        features = _features(config, params, tokens, None)[:, first:]
+        return jnp.mean(surprise(denoiser.head(params, features), tokens[:, first:]))
+    noisy, time = corrupt(config, noise, answers, key)
+    page = jnp.concatenate([tokens[:, :answer_start], noisy], axis=1)
     clean = tokens if config.network.block_size else None
-    logits = denoiser.head(params, _features(config, params, noisy, clean))
+    features = _features(config, params, page, clean)[:, answer_start:]
+    logits = denoiser.head(params, features)
     subs = config.family != "llada"
     assert config.mask_id is not None, "recipes have one"
-    return jnp.mean(masked_terms(logits, tokens, noisy, time, config.mask_id, subs=subs))
+    return jnp.mean(masked_terms(logits, answers, noisy, time, config.mask_id, subs=subs))
 
 
 def corrupt(config: ModelConfig, noise: str, tokens: Tokens, key: Key) -> tuple[Tokens, Array]:
