@@ -11,7 +11,7 @@ Prompts are never masked and are not learned: the loss is that of the answers.
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -27,6 +27,7 @@ AHEAD = 64
 """Batches that are made at once."""
 
 
+@runtime_checkable
 class Pairs(Protocol):
     """What makes problems. Words are what is between spaces; each is a token."""
 

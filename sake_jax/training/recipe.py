@@ -10,6 +10,7 @@ from sake_jax.checks import number, one_of, require
 from sake_jax.models.config import DiTConfig, ModelConfig, TransformerConfig
 
 KINDS = ("llada", "causal", "mdlm", "bd3lm")
+POSITIONS = ("rotary", "learned")
 NOISES = ("exact", "llada", "mdlm")
 OPTIMIZERS = ("muon", "adamw")
 PRECISIONS = ("float32", "bfloat16")
@@ -58,6 +59,10 @@ class Model:
     """Columns a text may have when the model is used."""
     block: int = 0
     """Columns of a block, for "bd3lm"."""
+    positions: str = "rotary"
+    """"learned": a table of them. No family's layout has it, so that nothing is published."""
+    tied: bool = False
+    """Whether one table serves both ends."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +111,7 @@ class Recipe:
 
     def __post_init__(self):
         one_of("model.kind", self.model.kind, KINDS)
+        one_of("model.positions", self.model.positions, POSITIONS)
         one_of("training.noise", self.training.noise, NOISES)
         one_of("training.optimizer", self.training.optimizer, OPTIMIZERS)
         one_of("training.precision", self.training.precision, PRECISIONS)
@@ -120,6 +126,9 @@ class Recipe:
         if self.model.kind in ("mdlm", "bd3lm"):
             rule, remedy = "model.mlp must be 4 width for mdlm and bd3lm", "set it"
             require(self.model.mlp == 4 * self.model.width, rule, self.model.mlp, remedy)
+            rule = "model.positions and model.tied are for llada and causal"
+            usual = self.model.positions == "rotary" and not self.model.tied
+            require(usual, rule, self.model.kind, "leave them out")
         if self.model.kind != "bd3lm":
             rule = "model.block is for kind = 'bd3lm'"
             require(self.model.block == 0, rule, self.model.block, "leave it out")
@@ -149,9 +158,16 @@ class Recipe:
         sizes |= {"H": m.heads, "F": m.mlp, "context": m.context}
         ids: dict[str, Any] = {"pad_id": end_id, "bos_id": end_id, "eos_id": end_id}
         if m.kind in ("llada", "causal"):
-            heads = {"K": m.heads, "head_dim": m.width // m.heads, "eps": 1e-5}
+            rule = "model.width must be a multiple of model.heads"
+            require(m.width % m.heads == 0, rule, (m.width, m.heads), "change one")
             network = TransformerConfig(
-                **sizes, **heads, rope_theta=10_000.0, causal=m.kind == "causal"
+                **sizes,
+                K=m.heads,
+                head_dim=m.width // m.heads,
+                eps=1e-5,
+                rope_theta=10_000.0 if m.positions == "rotary" else None,
+                tied=m.tied,
+                causal=m.kind == "causal",
             )
             family = {"llada": "llada", "causal": "llama"}[m.kind]
             own = {} if m.kind == "causal" else {"mask_id": mask_id}

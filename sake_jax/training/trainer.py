@@ -106,6 +106,8 @@ class Trainer:
 
     def publish(self, dtype: str = "float16") -> Path:
         """The averaged parameters as a model that `sake_jax.load` takes."""
+        rule, positions = "published models have rotary positions", self.recipe.model.positions
+        require(positions == "rotary", rule, positions, "use trainer.state.ema as it is")
         return publish(self.config, self.state.ema, self.tokenizer, self.folder / "model", dtype)
 
     def validate(self) -> float:
@@ -219,7 +221,11 @@ class Trainer:
 def initial(config: ModelConfig, training: Training) -> TrainState:
     """Fresh parameters; the head begins small, so that all tokens are about equally likely."""
     params = network.init(config.network, jax.random.key(training.seed))
-    params["output"]["rows"] = params["output"]["rows"] / config.network.D**0.5
+    # A table that is also the input has positions beside it, which must not drown it.
+    small = ("input", "places") if config.network.tied else ("output",)
+    for name in small:
+        if name in params:
+            params[name]["rows"] = params[name]["rows"] / config.network.D**0.5
     moments = optimizer(training, params).init(params)
     # A copy: both are donated to the same step.
     ema = jax.tree.map(jnp.copy, params)
