@@ -11,4 +11,8 @@ from sake_jax.models.denoiser import NetworkDenoiser as NetworkDenoiser
 from sake_jax.models.fit import choose as choose
 from sake_jax.models.language import LanguageModel as LanguageModel
 from sake_jax.models.network import abstract as abstract
+from sake_jax.models.network import exact as exact
+from sake_jax.models.network import features as features
+from sake_jax.models.network import flat as flat
 from sake_jax.models.network import init as init
+from sake_jax.models.network import nested as nested

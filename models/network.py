@@ -4,13 +4,14 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx, traverse_util
 
 from sake_jax.models.config import DiTConfig, NetworkConfig
 from sake_jax.models.dit import DiT
-from sake_jax.models.page import UNROLLED, Output, Page, Work
+from sake_jax.models.page import UNROLLED, Output, Page, Work, whole
 from sake_jax.models.transformer import Transformer
-from sake_jax.typing import Key, Params
+from sake_jax.typing import Features, Key, Params, Tokens
 
 
 def build(config: NetworkConfig, rngs: nnx.Rngs) -> Transformer | DiT:
@@ -84,3 +85,25 @@ def apply(config: NetworkConfig, params: Params, page: Page, work: Work) -> Outp
         work = work.replace(layers=params["blocks"])
         params = params | {"blocks": params["blocks"][0]}  # for its structure
     return nnx.merge(_parts(config)[0], params)(page, work)
+
+
+def features(
+    config: NetworkConfig, params: Params, tokens: Tokens, clean: Tokens | None = None
+) -> Features:
+    """(B, L, D) the head's input for whole rows without padding, as training needs it.
+
+    Rows stand where the network has them: `NetworkDenoiser.align` moves those of causal and
+    shifted networks to the token they predict. `clean` is for block diffusion, which is trained
+    with the clean text beside the noisy one.
+
+    >>> import jax
+    >>> from sake_jax.models import TransformerConfig, features, init
+    >>> sizes = {"V": 10, "D": 8, "N": 1, "H": 2, "K": 2, "F": 16, "head_dim": 4, "context": 16}
+    >>> config = TransformerConfig(**sizes)
+    >>> tokens = jax.numpy.ones((2, 5), int)
+    >>> features(config, init(config, jax.random.key(0)), tokens).shape
+    (2, 5, 8)
+    """
+    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    page = Page(tokens, positions, jnp.ones(tokens.shape, bool), clean=clean)
+    return apply(config, params, page, whole(page)).features

@@ -4,11 +4,8 @@ import jax.numpy as jnp
 
 import sake_jax as sj
 from sake_jax.experiments.study import Cell
-from sake_jax.guidance.diversity import Diversity
-from sake_jax.guidance.groups import group
-from sake_jax.guidance.kernels import median
-from sake_jax.precision import precise
-from sake_jax.typing import Number, PerRow
+from sake_jax.guidance import Diversity, median_distance
+from sake_jax.typing import Number
 
 SIGMAS = (2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 120.0)
 """Around √D, the size of rows that are normalised: 16 for the model in the box."""
@@ -44,13 +41,6 @@ class Widths(sj.Guidance):
     def apply(self, logits, psi, state, ctx):
         logits, inner = self.inner.apply(logits, psi, state[1], ctx)
         return logits, (state[0], inner)
-
-
-def median_distance(ctx: sj.Context) -> PerRow:
-    """What SAKE takes for σ by default."""
-    rows = precise(ctx.features)
-    ((_, peers, _),) = group("sequence", rows, ctx.view.attend, ctx, 1.0, median, 1.0)
-    return peers.bandwidth
 
 
 def heuristic(length: int) -> float:

@@ -17,7 +17,7 @@ from sake_jax.experiments import texts
 from sake_jax.experiments.study import Study
 from sake_jax.experiments.texts import Sample
 from sake_jax.experiments.texts_report import report
-from sake_jax.generation.prompts import as_chat, has_chat
+from sake_jax.generation import as_chat, has_chat
 
 GAP = "[gap]"
 """Where a frame has a slot."""

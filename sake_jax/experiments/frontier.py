@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sake_jax.checks import require
-from sake_jax.metrics.estimate import estimate
+from sake_jax.metrics import estimate
 
 
 def non_dominated(points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:

@@ -9,11 +9,17 @@ import jax
 import numpy as np
 
 import sake_jax as sj
-from sake_jax.generation.prompts import Prompt
-from sake_jax.generation.result import Row
-from sake_jax.metrics import distinct, distinct_within, entropy, load_judge, perplexity, words
-from sake_jax.metrics.diversity import Units
-from sake_jax.metrics.judge import usual_judge
+from sake_jax.generation import Prompt, Row
+from sake_jax.metrics import (
+    Units,
+    distinct,
+    distinct_within,
+    entropy,
+    load_judge,
+    perplexity,
+    usual_judge,
+    words,
+)
 from sake_jax.samplers.usual import usual
 
 PROMPTS = ("once upon a time", "one day, a boy", "the little dog", "in the big forest")

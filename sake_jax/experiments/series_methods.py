@@ -11,7 +11,7 @@ from jax import Array
 
 import sake_jax as sj
 from sake_jax.experiments.series import LENGTH, MASK_ID, SeriesDenoiser
-from sake_jax.guidance.compose import guide
+from sake_jax.guidance import guide
 from sake_jax.typing import Key, Leaf, Logits, Number, Params, WindowFlags, WindowTokens
 
 ORDERS = ("random", "confidence")

@@ -17,10 +17,19 @@ import numpy as np
 import sake_jax as sj
 from sake_jax.checks import require, whole
 from sake_jax.experiments.study import Cell, Found, Study
-from sake_jax.generation.prompts import Prompt
-from sake_jax.metrics import distinct, entropy, load_judge, perplexity, words
-from sake_jax.metrics.judge import TWINS
-from sake_jax.metrics.semantic import Encoder, load_encoder, minilm, spread
+from sake_jax.generation import Prompt
+from sake_jax.metrics import (
+    Encoder,
+    cosine_diversity,
+    distinct,
+    entropy,
+    load_encoder,
+    load_judge,
+    minilm,
+    perplexity,
+    usual_judge,
+    words,
+)
 from sake_jax.samplers.usual import kind_of, usual
 
 HOT, FIRST = 2.0, 0.1
@@ -102,7 +111,10 @@ class Bench:
 
 def prepare(model: str | Path, judge: str | Path) -> Bench:
     """Loads a model and its judge; "auto" is the built-in model's twin, or else SmolLM2."""
-    judge = TWINS.get(str(model), "smollm2") if judge == "auto" else judge
+    if judge == "auto":
+        judge = usual_judge(str(model))
+    # Texts must be judged: where SmolLM2 is not installed, its loader says how to.
+    judge = "smollm2" if judge == "none" else judge
     lm, critic = sj.load(model), load_judge(judge)
     encoder = load_encoder() if minilm() else None
     names = {"model": str(model), "judge": str(judge), "meaning": encoder is not None}
@@ -217,6 +229,7 @@ def _meanings(groups: list[list[Sample]], encoder: Encoder) -> Found:
     vectors = dict(zip(different, encoder.embed(different), strict=True))
 
     def mean(sets: list[list[str]]) -> float:
-        return float(np.mean([spread(np.stack([vectors[t] for t in texts])) for texts in sets]))
+        each = [cosine_diversity(np.stack([vectors[t] for t in texts])) for texts in sets]
+        return float(np.mean(each))
 
     return {"meaning": mean(joined)} | ({"meaning inside": mean(parts)} if parts else {})

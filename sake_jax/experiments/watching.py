@@ -7,8 +7,7 @@ import numpy as np
 
 import sake_jax as sj
 from sake_jax.experiments.samples import busy
-from sake_jax.guidance.diversity import DiversityState
-from sake_jax.guidance.entropy import correlation, covariance
+from sake_jax.guidance import correlation, covariance
 from sake_jax.typing import Leaf
 
 FEWEST = 5
@@ -45,7 +44,7 @@ class Watched(sj.Guidance):
             correlation=correlation(logits, logits, added),
             open=ctx.open,
         )
-        kernel = inner.signal if isinstance(inner, DiversityState) else None
+        kernel = getattr(inner, "signal", None)
         if kernel is not None and kernel.weights is not None:
             seen = seen.replace(redundancy=jnp.sum(kernel.weights, axis=-1))
         return guided, (seen, inner)

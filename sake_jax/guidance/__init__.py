@@ -6,6 +6,7 @@
 """
 
 from sake_jax.guidance.compose import chain as chain
+from sake_jax.guidance.compose import guide as guide
 from sake_jax.guidance.compose import identity as identity
 from sake_jax.guidance.compose import when as when
 from sake_jax.guidance.contrast import adaptive_free as adaptive_free
@@ -13,7 +14,11 @@ from sake_jax.guidance.contrast import classifier_based as classifier_based
 from sake_jax.guidance.contrast import classifier_free as classifier_free
 from sake_jax.guidance.contrast import with_label as with_label
 from sake_jax.guidance.contrast import without_prompt as without_prompt
+from sake_jax.guidance.distances import median_distance as median_distance
+from sake_jax.guidance.diversity import Diversity as Diversity
 from sake_jax.guidance.diversity import diversity as diversity
+from sake_jax.guidance.entropy import correlation as correlation
+from sake_jax.guidance.entropy import covariance as covariance
 from sake_jax.guidance.kernels import vanishing as vanishing
 from sake_jax.guidance.objectives import collision as collision
 from sake_jax.guidance.objectives import log_determinant as log_determinant

@@ -5,10 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from sake_jax.losses import absorb, absorb_exactly, masked_terms, spread, surprise
-from sake_jax.models import network
-from sake_jax.models.config import ModelConfig
-from sake_jax.models.denoiser import NetworkDenoiser
-from sake_jax.models.page import Page, whole
+from sake_jax.models import ModelConfig, NetworkDenoiser, features
 from sake_jax.typing import Key, Params, Tokens
 
 LEAST = 1e-3
@@ -38,13 +35,13 @@ def loss(
     if config.network.causal:
         # Nothing predicts the first column.
         first = max(answer_start, 1)
-        features = _features(config, params, tokens, None)[:, first:]
-        return jnp.mean(surprise(denoiser.head(params, features), tokens[:, first:]))
+        rows = _features(config, params, tokens, None)[:, first:]
+        return jnp.mean(surprise(denoiser.head(params, rows), tokens[:, first:]))
     noisy, time = corrupt(config, noise, answers, key)
     page = jnp.concatenate([tokens[:, :answer_start], noisy], axis=1)
     clean = tokens if config.network.block_size else None
-    features = _features(config, params, page, clean)[:, answer_start:]
-    logits = denoiser.head(params, features)
+    rows = _features(config, params, page, clean)[:, answer_start:]
+    logits = denoiser.head(params, rows)
     subs = config.family != "llada"
     assert config.mask_id is not None, "recipes have one"
     return jnp.mean(masked_terms(logits, answers, noisy, time, config.mask_id, subs=subs))
@@ -77,7 +74,6 @@ def corrupt(config: ModelConfig, noise: str, tokens: Tokens, key: Key) -> tuple[
 
 
 def _features(config: ModelConfig, params: Params, tokens: Tokens, clean: Tokens | None) -> Array:
-    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
-    page = Page(tokens, positions, jnp.ones(tokens.shape, bool), clean=clean)
-    features = network.apply(config.network, params, page, whole(page)).features
-    return NetworkDenoiser(config.network).align(features)
+    """(B, L, D) aligned with the tokens they predict."""
+    denoiser = NetworkDenoiser(config.network)
+    return denoiser.align(features(config.network, params, tokens, clean))

@@ -5,7 +5,7 @@ from typing import Any
 import optax
 from optax import contrib
 
-from sake_jax.models import network
+from sake_jax.models import flat, nested
 from sake_jax.training.recipe import Training
 from sake_jax.typing import Params
 
@@ -53,6 +53,5 @@ def _matrices(params: Params) -> Any:
     def numbers(name: str, leaf: Any) -> Any:
         return STACKED if name.endswith("kernel") and leaf.ndim == 3 else None
 
-    return network.nested(
-        {name: numbers(name, leaf) for name, leaf in network.flat(params).items()}
-    )
+    leaves = flat(params).items()
+    return nested({name: numbers(name, leaf) for name, leaf in leaves})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_origin
 
 from sake_jax.checks import number, one_of, require
-from sake_jax.models.config import DiTConfig, ModelConfig, TransformerConfig
+from sake_jax.models import DiTConfig, ModelConfig, TransformerConfig
 
 KINDS = ("llada", "causal", "mdlm", "bd3lm")
 POSITIONS = ("rotary", "learned")

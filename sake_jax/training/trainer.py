@@ -16,10 +16,9 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import v1 as orbax
 
+import sake_jax as sj
 from sake_jax.checks import require
-from sake_jax.models import network
-from sake_jax.models.config import ModelConfig
-from sake_jax.node import Node
+from sake_jax.models import ModelConfig, exact, flat, init, nested
 from sake_jax.training import corpus
 from sake_jax.training.objective import loss
 from sake_jax.training.optimizer import falls_at, optimizer, rate
@@ -34,7 +33,7 @@ KEPT = 2
 """Checkpoints that are kept."""
 
 
-class TrainState(Node):
+class TrainState(sj.Node):
     """All that a step changes."""
 
     step: Leaf
@@ -220,7 +219,7 @@ class Trainer:
 
 def initial(config: ModelConfig, training: Training) -> TrainState:
     """Fresh parameters; the head begins small, so that all tokens are about equally likely."""
-    params = network.init(config.network, jax.random.key(training.seed))
+    params = init(config.network, jax.random.key(training.seed))
     # A table that is also the input has positions beside it, which must not drown it.
     small = ("input", "places") if config.network.tied else ("output",)
     for name in small:
@@ -243,7 +242,7 @@ def step(
 ) -> tuple[TrainState, Array, Array]:
     """One step; the noise comes from the run's key and the step's number."""
     noise = jax.random.fold_in(jax.random.fold_in(key, state.step), 1)
-    frozen = network.exact(config.network)
+    frozen = exact(config.network)
 
     def lossy(params: Params) -> Array:
         rounded = _rounded(params, jnp.dtype(training.precision), frozen)
@@ -275,9 +274,9 @@ def _without(tree: Params, frozen: frozenset[str]) -> Params:
     return _others(tree, frozen, lambda x: x, jnp.zeros_like)
 
 
-def _rounded(tree: Params, dtype: jnp.dtype, exact: frozenset[str]) -> Params:
+def _rounded(tree: Params, dtype: jnp.dtype, kept: frozenset[str]) -> Params:
     """All parameters in a dtype, but those that are never rounded."""
-    return _others(tree, exact, lambda x: x.astype(dtype), lambda x: x)
+    return _others(tree, kept, lambda x: x.astype(dtype), lambda x: x)
 
 
 def _others(
@@ -286,5 +285,5 @@ def _others(
     change: Callable[[Array], Array],
     change_some: Callable[[Array], Array],
 ) -> Params:
-    leaves = network.flat(tree).items()
-    return network.nested({n: change_some(x) if n in some else change(x) for n, x in leaves})
+    leaves = flat(tree).items()
+    return nested({n: change_some(x) if n in some else change(x) for n, x in leaves})
