@@ -108,10 +108,10 @@ class Walk(sj.Node):
     revises: ClassVar[bool] = True
     decides: ClassVar[bool] = False
 
-    def clean(self, logits: Logits, view: View) -> Logits:
+    def clean(self, logits: Logits, view: sj.View) -> Logits:
         return logits
 
-    def log_q(self, logits: Logits, view: View) -> Logits:
+    def log_q(self, logits: Logits, view: sj.View) -> Logits:
         return logits
 
 
