@@ -72,20 +72,25 @@ class OneForm(sj.Guidance):
     form: Leaf
     strength: Leaf
 
-    def init(self, ctx: sj.Context) -> sj.Signal:
-        zeros = jnp.zeros(ctx.view.tokens.shape[0], jnp.float32)
-        return sj.Signal(zeros, zeros, zeros, zeros)
+    @property
+    def couples_samples(self) -> bool:
+        return True  # some of the forms do
 
     def apply(
-        self, logits: Logits, psi: Any, state: sj.Signal, ctx: sj.Context
-    ) -> tuple[Logits, sj.Signal]:
+        self, logits: Logits, psi: Any, state: Any, ctx: sj.Context
+    ) -> tuple[Logits, Any, sj.Signal]:
+        zeros = jnp.zeros(logits.shape[0], jnp.float32)
+        nothing = sj.Signal(zeros, zeros, zeros, zeros)
+
         def branch(build: Callable[[Number], sj.Guidance]) -> tuple[Logits, sj.Signal]:
-            form = sj.chain(sj.identity(), build(self.strength))
+            form = build(self.strength)
             # None of them carries anything from step to step.
             guided = guide(form, form.init(ctx), ctx)
-            return guided.logits, guided.state[0].signal if guided.state else state
+            return guided.logits, guided.reports[0] if guided.reports else nothing
 
-        return jax.lax.switch(self.form, [functools.partial(branch, f) for f in FORMS.values()])
+        branches = [functools.partial(branch, form) for form in FORMS.values()]
+        guided, signal = jax.lax.switch(self.form, branches)
+        return guided, state, signal
 
 
 class EitherOrder(sj.Node):
