@@ -11,6 +11,7 @@ batch repel each other. Means over seeds.
 """
 
 import argparse
+import dataclasses
 import itertools
 from functools import partial
 from typing import Any
@@ -20,8 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import sake_jax as sj
-from sake_jax.experiments import series, series_training
-from sake_jax.experiments.series_denoiser import SeriesDenoiser
+from sake_jax.experiments import series
 
 SOURCES, TABLES = ("hidden", "expected", "predicted"), ("input", "output")
 FORMS = {"literal": 1.0, "repulsion": 0.0}
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--strength", type=float, default=1.0)
     parser.add_argument("--bandwidth", default="median", help="a number, median or mean")
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.35, 0.7, 1.0])
-    parser.add_argument("--train-steps", type=int, default=series_training.STEPS)
+    parser.add_argument("--train-steps", type=int, default=series.TRAINING.steps)
     parser.add_argument("--tied", action="store_true")
     parser.add_argument("--cache", default=".cache/series", help="where the trained model is kept")
     options = parser.parse_args()
@@ -79,9 +79,10 @@ def main() -> None:
         bandwidth: Any = float(options.bandwidth)
     except ValueError:
         bandwidth = options.bandwidth
-    config = series.Config(tied=options.tied)
-    params = series_training.load_or_train(config, options.cache, steps=options.train_steps)
-    denoiser, plan = SeriesDenoiser(config), sj.blocks(series.LENGTH, series.LENGTH)
+    training = dataclasses.replace(series.TRAINING, steps=options.train_steps)
+    recipe = series.make_recipe(tied=options.tied, training=training)
+    params = series.load_or_train(recipe, options.cache)
+    denoiser, plan = series.make_denoiser(recipe), sj.blocks(series.LENGTH, series.LENGTH)
 
     def build(reveal, guidance, temperature):
         draw = sj.temperature(temperature)

@@ -23,7 +23,7 @@ import numpy as np
 
 from sake_jax.experiments.frontier import non_dominated
 from sake_jax.experiments.lattice import Setting, modes, target, walk
-from sake_jax.metrics.coverage import coverage
+from sake_jax.metrics import coverage
 
 MIXTURE, PARTICLES, STEPS = "ring8", 400, 160
 real = target(MIXTURE, PARTICLES, np.random.default_rng(0))

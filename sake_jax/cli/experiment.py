@@ -12,6 +12,7 @@ from sake_jax.checks import one_of, require
 from sake_jax.cli.command import command
 from sake_jax.cli.options import remember_programs
 from sake_jax.cli.screen import print_markdown
+from sake_jax.experiments import EXPERIMENTS, load_experiment
 
 app = typer.Typer()
 
@@ -29,15 +30,7 @@ sake-jax experiment story --model path/to/llada --judge path/to/qwen3 --prompts 
 
 def experiments() -> dict[str, Callable[..., Any]]:
     """All of them, by name."""
-    from sake_jax.experiments.arithmetic import arithmetic
-    from sake_jax.experiments.brainstorm import brainstorm
-    from sake_jax.experiments.entropy import entropy
-    from sake_jax.experiments.gaussian import gaussian
-    from sake_jax.experiments.sensitivity import sensitivity
-    from sake_jax.experiments.story import story
-
-    known = (gaussian, arithmetic, story, brainstorm, sensitivity, entropy)
-    return {each.__name__: each for each in known}
+    return {name: load_experiment(name) for name in EXPERIMENTS}
 
 
 def _has(made: Callable[..., Any], option: str) -> bool:
@@ -48,9 +41,7 @@ def _has(made: Callable[..., Any], option: str) -> bool:
 def experiment(
     name: Annotated[
         str,
-        typer.Argument(
-            help="'gaussian', 'arithmetic', 'story', 'brainstorm', 'sensitivity' or 'entropy'."
-        ),
+        typer.Argument(help=f"One of {', '.join(EXPERIMENTS)}."),
     ],
     out: Annotated[
         Path | None, typer.Option(help="The folder; experiments/NAME by default. It is resumed.")

@@ -4,6 +4,7 @@ Two small models, with one table for both ends and with two, are trained once an
 has six settings; `series_methods` draws, `series_report` writes what was found.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +13,18 @@ import jax
 
 from sake_jax.checks import one_of, require, whole
 from sake_jax.experiments import series_report
-from sake_jax.experiments.series import Config, Weights, quality
+from sake_jax.experiments.series import (
+    TRAINING,
+    checksum,
+    load_or_train,
+    make_denoiser,
+    make_recipe,
+    quality,
+)
 from sake_jax.experiments.series_methods import FORMS, ORDERS, Setting, draw
-from sake_jax.experiments.series_training import checksum, load_or_train
 from sake_jax.experiments.study import Cell, Found, Study
+from sake_jax.training import Recipe
+from sake_jax.typing import Params
 
 MODELS = ("tied", "untied")
 TEMPERATURES = {
@@ -29,7 +38,8 @@ COOL = {"random": (0.2, 0.5, 1.0), "confidence": (1.0, 1.7, 2.4)}
 """Temperatures after it, and those that guidance is combined with."""
 STRENGTHS, RAW_STRENGTHS = (0.5, 1.0), (1.0, 10.0)
 """Of signals of unit size, and of the paper's, which has the model's own scale."""
-FULL = {"width": 128, "layers": 3, "heads": 4, "steps": 2400, "batch": 128, "samples": 1000}
+FULL = {"width": 128, "layers": 3, "heads": 4, "samples": 1000}
+FULL |= {"steps": TRAINING.steps, "batch": TRAINING.batch}
 QUICK = {"width": 32, "layers": 1, "heads": 2, "steps": 50, "batch": 32, "samples": 8}
 
 
@@ -93,7 +103,8 @@ def arithmetic(
     models = [one_of("models", model, MODELS) for model in models]
     seeds = 1 if quick else whole("seeds", seeds)
     sizes = QUICK if quick else FULL
-    trained = {model: _trained(model, sizes, cache, progress) for model in models}
+    recipes = {model: _recipe(sizes, tied=model == "tied") for model in models}
+    trained = {m: load_or_train(recipe, cache, progress) for m, recipe in recipes.items()}
     # Another machine may train other weights: a folder holds what one pair of models drew.
     weights = {model: checksum(params) for model, params in trained.items()}
     study = Study(folder, {"experiment": "arithmetic", **sizes, "weights": weights}, progress)
@@ -102,15 +113,10 @@ def arithmetic(
     return study
 
 
-def _config(sizes: dict[str, int], tied: bool = False) -> Config:
-    return Config(width=sizes["width"], layers=sizes["layers"], heads=sizes["heads"], tied=tied)
-
-
-def _trained(
-    model: str, sizes: dict[str, int], cache: str | Path | None, progress: bool
-) -> Weights:
-    config, budget = _config(sizes, model == "tied"), {n: sizes[n] for n in ("steps", "batch")}
-    return load_or_train(config, cache, progress=progress, **budget)
+def _recipe(sizes: dict[str, int], tied: bool) -> Recipe:
+    shape = {name: sizes[name] for name in ("width", "layers", "heads")}
+    budget = {name: sizes[name] for name in ("steps", "batch")}
+    return make_recipe(**shape, tied=tied, training=dataclasses.replace(TRAINING, **budget))
 
 
 def _groups(models: Sequence[str], seeds: int) -> list[list[Cell]]:
@@ -128,14 +134,13 @@ def _groups(models: Sequence[str], seeds: int) -> list[list[Cell]]:
     ]
 
 
-def _measured(group: list[Cell], trained: dict[str, Weights], sizes: dict[str, int]) -> list[Found]:
+def _measured(group: list[Cell], trained: dict[str, Params], sizes: dict[str, int]) -> list[Found]:
     """All settings of the method are drawn, also where only some are asked for: a program for
     fewer would be another one."""
     one = group[0]
     form, settings = METHODS[one["method"]].form, METHODS[one["method"]].settings[one["order"]]
-    # Tied parameters hold their table twice, so that one program serves both models.
     drawn = draw(
-        _config(sizes),
+        make_denoiser(_recipe(sizes, tied=False)),
         trained[one["model"]],
         form,
         one["order"],
@@ -143,10 +148,10 @@ def _measured(group: list[Cell], trained: dict[str, Weights], sizes: dict[str, i
         jax.random.key(one["seed"]),
         sizes["samples"],
     )
-    found = {}
+    results = {}
     for name, (tokens, *signal) in zip(settings, drawn, strict=True):
-        found[name] = dict(zip(("validity", "uniqueness"), quality(tokens), strict=True))
+        results[name] = dict(zip(("validity", "uniqueness"), quality(tokens), strict=True))
         if form != "none":
             means = zip(("covariance", "correlation", "rms"), map(float, signal), strict=True)
-            found[name] |= dict(means)
-    return [found[cell["setting"]] for cell in group]
+            results[name] |= dict(means)
+    return [results[cell["setting"]] for cell in group]

@@ -4,11 +4,8 @@ import jax.numpy as jnp
 
 import sake_jax as sj
 from sake_jax.experiments.study import Cell
-from sake_jax.guidance.diversity import Diversity
-from sake_jax.guidance.groups import group
-from sake_jax.guidance.kernels import median
-from sake_jax.precision import precise
-from sake_jax.typing import Number, PerRow
+from sake_jax.guidance import Diversity, median_distance
+from sake_jax.typing import Leaf, Number
 
 SIGMAS = (2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 120.0)
 """Around √D, the size of rows that are normalised: 16 for the model in the box."""
@@ -19,38 +16,42 @@ SYMBOLS = {"bandwidth": "σ", "multiple": "σ / median", "attention": "σ_attn"}
 """What is swept: σ as a number, σ as a multiple of the rows' median distance, and σ_attn."""
 
 
+class MedianReport(sj.Node):
+    """What a guidance saw of its rows at a step."""
+
+    median: Leaf
+    """(B,) the median distance of a sequence's rows."""
+
+
 class Widths(sj.Guidance):
     """SAKE with σ = bandwidth + multiple · median distance of the rows at each step.
 
-    One program serves every setting, the unguided one too. The median is recorded in a signal of
-    its own, as its redundancy.
+    One program serves every setting, the unguided one too. It reports the median, then what SAKE
+    reports.
     """
 
     inner: Diversity
     bandwidth: Number
     multiple: Number
 
+    @property
+    def couples_samples(self):
+        return self.inner.couples_samples
+
     def init(self, ctx):
-        zeros = jnp.zeros(ctx.view.tokens.shape[0], jnp.float32)
-        return sj.Signal(zeros, zeros, zeros, zeros), self.inner.init(ctx)
+        return self.inner.init(ctx)
 
     def push(self, state, ctx):
-        seen, inner = state
         middle = median_distance(ctx)
         sigma = self.bandwidth + self.multiple * middle
-        pushed, inner = self.inner.replace(bandwidth=sigma).push(inner, ctx)
-        return pushed, (seen.replace(redundancy=middle.astype(jnp.float32)), inner)
+        pushed, state = self.inner.replace(bandwidth=sigma).push(state, ctx)
+        # The median goes on to `apply` of this step; only SAKE's state is carried to the next.
+        return pushed, (MedianReport(middle.astype(jnp.float32)), state)
 
     def apply(self, logits, psi, state, ctx):
-        logits, inner = self.inner.apply(logits, psi, state[1], ctx)
-        return logits, (state[0], inner)
-
-
-def median_distance(ctx: sj.Context) -> PerRow:
-    """What SAKE takes for σ by default."""
-    rows = precise(ctx.features)
-    ((_, peers, _),) = group("sequence", rows, ctx.view.attend, ctx, 1.0, median, 1.0)
-    return peers.bandwidth
+        middle, inner = state
+        logits, inner, report = self.inner.apply(logits, psi, inner, ctx)
+        return logits, inner, (middle, report)
 
 
 def heuristic(length: int) -> float:

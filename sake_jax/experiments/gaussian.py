@@ -14,7 +14,7 @@ from sake_jax import figures
 from sake_jax.experiments.frontier import gains, hypervolume, shown
 from sake_jax.experiments.lattice import MIXTURES, Setting, target, walk
 from sake_jax.experiments.study import Cell, Found, Study
-from sake_jax.metrics.coverage import coverage
+from sake_jax.metrics import coverage
 from sake_jax.tables import table
 
 TEMPERATURES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)

@@ -19,9 +19,6 @@ import numpy as np
 from jax import Array
 
 import sake_jax as sj
-from sake_jax.core import LOWEST, Tables, View
-from sake_jax.node import Node
-from sake_jax.samplers.loop import run
 from sake_jax.typing import Key, Logits, Params
 
 SIDE, EXTENT, REACH = 128, 12.0, 3
@@ -30,6 +27,8 @@ CELL = 2 * EXTENT / SIDE
 MOVES = (2 * REACH + 1) ** 2
 STAY = MOVES // 2
 DEVIATION = 0.8
+NEVER = -1e30
+"""Half the rise of log p of a move that leaves the lattice: finite, for the sake of gradients."""
 BANDWIDTH, ATTENTION_BANDWIDTH = 3.0, 20.0
 LATE = 0.8
 """The part of a run after which guidance is off, or the temperature 1, in the late-off variants."""
@@ -80,16 +79,16 @@ def landscape(name: str) -> dict[str, Array]:
     places = np.stack(np.divmod(np.arange(SIDE * SIDE), SIDE), axis=-1)[:, None] + offsets()[None]
     inside = ((places >= 0) & (places < SIDE)).all(axis=-1)
     to = np.where(inside, places[..., 0] * SIDE + places[..., 1], 0)
-    rise = np.where(inside, (log_p[to] - log_p[:, None]) / 2, LOWEST)
+    rise = np.where(inside, (log_p[to] - log_p[:, None]) / 2, NEVER)
     return {"rise": jnp.asarray(rise, jnp.float32), "to": jnp.asarray(to, jnp.int32)}
 
 
-class Lattice(Node):
+class Lattice(sj.Node):
     """Where particles are, and how likely each move is. Its cache holds their cells."""
 
     affine: ClassVar[bool] = False
 
-    def read(self, params: Params, view: View, cache: Array) -> tuple[Array, Array]:
+    def read(self, params: Params, view: sj.View, cache: Array) -> tuple[Array, Array]:
         cells = params["to"][cache, view.tokens]
         place = jnp.stack([cells // SIDE, cells % SIDE], axis=-1).astype(jnp.float32)
         return (place + 0.5) * CELL - EXTENT, cells
@@ -98,21 +97,21 @@ class Lattice(Node):
         along = jnp.floor((rows + EXTENT) / CELL).astype(jnp.int32)
         return params["rise"][along[..., 0] * SIDE + along[..., 1]]
 
-    def tables(self, params: Params) -> Tables:
+    def tables(self, params: Params) -> sj.Tables:
         moves = jnp.asarray(offsets() * CELL, jnp.float32)
-        return Tables(moves, moves)
+        return sj.Tables(moves, moves)
 
 
-class Walk(Node):
+class Walk(sj.Node):
     """A draw is a move, and there is always another one."""
 
     revises: ClassVar[bool] = True
     decides: ClassVar[bool] = False
 
-    def clean(self, logits: Logits, view: View) -> Logits:
+    def clean(self, logits: Logits, view: sj.View) -> Logits:
         return logits
 
-    def log_q(self, logits: Logits, view: View) -> Logits:
+    def log_q(self, logits: Logits, view: sj.View) -> Logits:
         return logits
 
 
@@ -174,5 +173,5 @@ def _moved(
     particles = begin.shape[1]
     sampler = sampler_for(numbers, particles, steps, guided)
     canvas = sj.canvas([[]], particles, mask_id=STAY)
-    _, _, moves = run(sampler, params, key, canvas, begin, trajectory=True)
+    _, _, moves = sj.run(sampler, params, key, canvas, begin, trajectory=True)
     return jnp.sum(jnp.asarray(offsets())[moves[:, 0]], axis=0)

@@ -80,7 +80,7 @@ def _measured(writer: Writer, normalize: str, cell: Cell) -> Found:
     out = writer.write(guidance(cell, normalize), cell["seed"])
     assert out.info is not None, "nothing was read from an earlier run"
     (middle, signal), at = out.info.signals, busy(out.info)
-    found = writer.measures(out) | {"median": float(np.mean(middle.redundancy[at]))}
+    found = writer.measures(out) | {"median": float(np.mean(middle.median[at]))}
     names = ("correlation", "redundancy", "rms") if cell["strength"] else ("redundancy",)
     return found | {name: float(np.mean(getattr(signal, name)[at])) for name in names}
 

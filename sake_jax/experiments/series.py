@@ -1,27 +1,39 @@
-"""A tiny masked-diffusion language model of arithmetic series, to measure diversity on.
+"""Arithmetic series: the data, and a small language model of them, to measure diversity on.
 
-The data. A series is x_k = a + k d for k = 0..7, with every x_k in 0..127 and d != 0, so that
-|d| <= 18: there are 2,214 of them. They are put in a fixed random order, and the one of rank
-r = 0, 1, ... is drawn with weight 1 / (r + SHIFT): a few are common and most are rare, so that a
-sampler at a low temperature collapses on the common ones. Token 128 is the mask.
+A series is x_k = a + k d for k = 0..7, with every x_k in 0..127 and d != 0, so that |d| <= 18:
+there are 2,214 of them. They are put in a fixed random order, and the one of rank r = 0, 1, ... is
+drawn with weight 1 / (r + SHIFT): a few are common and most are rare, so that a sampler at a low
+temperature collapses on the common ones.
 
-The model. A bidirectional pre-norm transformer shaped like LLaDA (RMSNorm, SwiGLU three times as
-wide as the stream, no biases, separate input and output tables), but with learned positions:
-rotary ones alone cannot tell apart the positions of an all-mask sequence.
+The model is the library's transformer, shaped like LLaDA but with learned positions: rotary ones
+alone cannot tell apart the positions of an all-mask sequence. The library's trainer trains it, on
+pairs whose prompt is empty, in a folder of the user's cache: a stopped training goes on there.
 """
 
-from dataclasses import dataclass
+import dataclasses
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from sake_jax.checks import require, whole
-from sake_jax.typing import Features, Key, Tokens
+import sake_jax as sj
+from sake_jax.models import NetworkDenoiser, TransformerConfig
+from sake_jax.progress import bar
+from sake_jax.training import Model, PairsData, Recipe, Trainer, Training
+from sake_jax.typing import Logits, Params, Rows, Tokens
 
 NUMBERS, LENGTH, SHIFT = 128, 8, 10.0
-MASK_ID = NUMBERS
+FIRST_ID = 1
+"""The token of the number 0. The one before ends a text, and never occurs."""
+MASK_ID = FIRST_ID + NUMBERS
+VOCABULARY = MASK_ID + 1
 
 _PAIRS = [(a, d) for a in range(NUMBERS) for d in range(-NUMBERS, NUMBERS) if d != 0]
 _INSIDE = [(a, d) for a, d in _PAIRS if 0 <= a + (LENGTH - 1) * d < NUMBERS]
@@ -31,96 +43,108 @@ SERIES = _STARTS + _STEPS * np.arange(LENGTH, dtype=np.int32)[None, :]
 WEIGHTS = 1 / (np.arange(len(SERIES)) + SHIFT)
 WEIGHTS /= WEIGHTS.sum()
 
-Weights = dict[str, Array]
-"""The model's parameters by name, layers stacked along the first axis."""
+TRAINING = Training(steps=2400, batch=128, warmup=120, decay=0.5, weight_decay=0.01, ema=0.99)
+"""Of the full experiment."""
+NEVER = -1e9
+"""What is added to the logits of tokens that are no numbers: they are never drawn."""
 
 
-@dataclass(frozen=True)
-class Config:
-    """The shape of the model; `tied` makes the output table the input table."""
+class Series:
+    """The data as `sake_jax.training` takes problems: answers without prompts."""
 
-    vocab: int = MASK_ID + 1
-    length: int = LENGTH
-    width: int = 128
-    layers: int = 3
-    heads: int = 4
-    tied: bool = False
+    words = tuple(map(str, range(NUMBERS)))
 
-    def __post_init__(self) -> None:
-        whole("layers", self.layers)
-        rule = "width must be a multiple of heads"
-        require(self.width % self.heads == 0, rule, (self.width, self.heads), "change one")
+    def pairs(self, split: str, count: int, seed: Sequence[int]) -> list[tuple[str, str]]:
+        """Independent series. Nothing is held out: the model is to learn this distribution."""
+        ranks = np.random.default_rng(seed).choice(len(SERIES), count, p=WEIGHTS)
+        return [("", " ".join(map(str, SERIES[rank].tolist()))) for rank in ranks]
 
 
-def draw(key: Key, count: int) -> Tokens:
-    """(count, LENGTH) independent series from the data distribution."""
-    chances = jnp.asarray(WEIGHTS, jnp.float32)
-    return jax.random.choice(key, jnp.asarray(SERIES), (count,), p=chances)
+class SeriesDenoiser(NetworkDenoiser):
+    """The library's denoiser, whose head never gives a token that is no number."""
+
+    def head(self, params: Params, rows: Rows) -> Logits:
+        return super().head(params, rows) + self._bias()[None, None]
+
+    def tables(self, params: Params) -> sj.Tables:
+        return super().tables(params).replace(bias=self._bias())
+
+    def _bias(self) -> Array:
+        """(V,) 0 for numbers."""
+        tokens = jnp.arange(self.config.V)
+        return jnp.where((tokens >= FIRST_ID) & (tokens < MASK_ID), 0.0, NEVER)
 
 
 def is_series(tokens: Tokens) -> Array:
-    """(B,) whether each row is one of the series."""
-    steps = jnp.diff(tokens, axis=-1)
+    """(B,) whether each row of tokens is one of the series."""
+    numbers = tokens - FIRST_ID
+    steps = jnp.diff(numbers, axis=-1)
     constant = (steps == steps[:, :1]).all(-1) & (steps[:, 0] != 0)
-    return constant & ((tokens >= 0) & (tokens < NUMBERS)).all(-1)
+    return constant & ((numbers >= 0) & (numbers < NUMBERS)).all(-1)
 
 
 def quality(tokens: Array | np.ndarray) -> tuple[float, float]:
     """Validity, the share of rows that are series, and the share of distinct ones among these."""
     valid = np.asarray(is_series(jnp.asarray(tokens)))
-    found = np.asarray(tokens)[valid]
-    return float(valid.mean()), len(np.unique(found, axis=0)) / max(len(found), 1)
+    rows = np.asarray(tokens)[valid]
+    return float(valid.mean()), len(np.unique(rows, axis=0)) / max(len(rows), 1)
 
 
-def init(config: Config, key: Key) -> Weights:
-    """Fresh parameters."""
-    d, n = config.width, config.layers
-    shapes = {
-        "input": ((config.vocab, d), 0.02),
-        "output": ((config.vocab, d), 0.02),
-        "positions": ((config.length, d), 0.02),
-        "qkv": ((n, d, 3 * d), d**-0.5),
-        "mix": ((n, d, d), (2 * n * d) ** -0.5),
-        "up": ((n, d, 6 * d), d**-0.5),
-        "down": ((n, 3 * d, d), (2 * n * 3 * d) ** -0.5),
-    }
-    keys = jax.random.split(key, len(shapes))
-    drawn = {
-        name: deviation * jax.random.normal(own, shape, jnp.float32)
-        for (name, (shape, deviation)), own in zip(shapes.items(), keys, strict=True)
-    }
-    norms = {"attention_norm": (n, d), "feed_norm": (n, d), "norm": (d,)}
-    ones = {name: jnp.ones(shape, jnp.float32) for name, shape in norms.items()}
-    return tie(config, drawn | ones)
+def make_recipe(
+    *,
+    width: int = 128,
+    layers: int = 3,
+    heads: int = 4,
+    tied: bool = False,
+    training: Training = TRAINING,
+) -> Recipe:
+    """What is trained; `tied` makes the output table the input table."""
+    shape = Model(
+        layers=layers,
+        width=width,
+        heads=heads,
+        mlp=3 * width,
+        context=LENGTH,
+        positions="learned",
+        tied=tied,
+    )
+    problems = PairsData(f"{__name__}:{Series.__name__}")
+    return Recipe("series-tied" if tied else "series", problems, shape, training)
 
 
-def tie(config: Config, params: Weights) -> Weights:
-    """The parameters with one table for both ends, if the model is tied."""
-    return params | {"output": params["input"]} if config.tied else params
+def make_denoiser(recipe: Recipe) -> SeriesDenoiser:
+    """Reads the parameters that `load_or_train` gives: with two tables, also where they are tied,
+    so that one program serves both models."""
+    network = recipe.config(VOCABULARY).network
+    assert isinstance(network, TransformerConfig), "the recipe is ours"
+    return SeriesDenoiser(dataclasses.replace(network, tied=False))
 
 
-def features(config: Config, params: Weights, tokens: Tokens) -> Features:
-    """The final normed states; logits are `states @ output.T`."""
-    x = params["input"][tokens] + params["positions"][None]
-    for layer in range(config.layers):
-        h = _normed(x, params["attention_norm"][layer])
-        x = x + _attended(config.heads, h @ params["qkv"][layer]) @ params["mix"][layer]
-        h = _normed(x, params["feed_norm"][layer])
-        gate, up = jnp.split(h @ params["up"][layer], 2, axis=-1)
-        x = x + (jax.nn.silu(gate) * up) @ params["down"][layer]
-    return _normed(x, params["norm"])
+def load_or_train(
+    recipe: Recipe, folder: str | Path | None = None, progress: bool = True
+) -> Params:
+    """The trained parameters, from a folder if this very recipe was trained there before.
+
+    Without a folder, the user's cache has one.
+    """
+    written = json.dumps([dataclasses.asdict(recipe), SHIFT], sort_keys=True)
+    digest = hashlib.sha256(written.encode()).hexdigest()[:16]
+    place = Path(cache_folder() if folder is None else folder) / f"{recipe.name}-{digest}"
+    trainer = Trainer(recipe, place)
+    steps, done = recipe.training.steps, int(trainer.state.step)
+    with bar("train", steps - done, progress and done < steps) as advance:
+        trainer.train(lambda step, loss: advance(1))
+    params = trainer.state.ema
+    return params | {"output": params["input"]} if recipe.model.tied else params
 
 
-def _attended(heads: int, projected: Array) -> Array:
-    """(B, L, D) what every position takes from all others, by queries, keys and values."""
-    batch, length, width = projected.shape
-    shape = batch, length, heads, width // 3 // heads
-    q, k, v = (part.reshape(shape) for part in jnp.split(projected, 3, axis=-1))
-    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * shape[-1] ** -0.5
-    mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
-    return mixed.reshape(batch, length, width // 3)
+def checksum(params: Params) -> int:
+    """Of all numbers: what tells trained parameters from others."""
+    leaves = jax.tree.leaves(jax.device_get(params))  # dictionaries are in the order of their keys
+    return zlib.crc32(b"".join(np.asarray(leaf).tobytes() for leaf in leaves))
 
 
-def _normed(x: Array, scale: Array) -> Array:
-    size = jnp.mean(x * x, -1, keepdims=True) + 1e-6
-    return x * jax.lax.rsqrt(size) * scale[None, None, :]
+def cache_folder() -> Path:
+    """Where trained parameters are kept by default."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "sake_jax" / "series"

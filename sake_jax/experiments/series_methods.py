@@ -10,13 +10,8 @@ import numpy as np
 from jax import Array
 
 import sake_jax as sj
-from sake_jax.core import Context, Guidance
-from sake_jax.experiments.series import LENGTH, MASK_ID, Config
-from sake_jax.experiments.series_denoiser import SeriesDenoiser
-from sake_jax.guidance.compose import guide
-from sake_jax.info import Signal
-from sake_jax.node import Node
-from sake_jax.samplers.loop import run
+from sake_jax.experiments.series import LENGTH, MASK_ID, SeriesDenoiser
+from sake_jax.guidance import guide
 from sake_jax.typing import Key, Leaf, Logits, Number, Params, WindowFlags, WindowTokens
 
 ORDERS = ("random", "confidence")
@@ -24,12 +19,12 @@ KL_BUDGET = 0.2
 """Of the form that has one, in nats for each position and step."""
 
 
-def _repulsion(**options: Any) -> Callable[[Number], Guidance]:
+def _repulsion(**options: Any) -> Callable[[Number], sj.Guidance]:
     """SAKE without its self term; the closed form is the cheapest way to the same signal."""
     return functools.partial(sj.sake, self_term=0.0, gradient="closed_form", **options)
 
 
-FORMS: dict[str, Callable[[Number], Guidance]] = {
+FORMS: dict[str, Callable[[Number], sj.Guidance]] = {
     "none": lambda strength: sj.identity(),
     "paper-literal": lambda strength: sj.paper_sake(strength, "median"),
     "literal, unit size": functools.partial(sj.sake, gradient="closed_form"),
@@ -71,27 +66,34 @@ class Drawn(NamedTuple):
     rms: Any
 
 
-class OneForm(Guidance):
+class OneForm(sj.Guidance):
     """One of `FORMS`, by its place: one program draws with all of them, and runs only one."""
 
     form: Leaf
     strength: Leaf
 
-    def init(self, ctx: Context) -> Signal:
-        zeros = jnp.zeros(ctx.view.tokens.shape[0], jnp.float32)
-        return Signal(zeros, zeros, zeros, zeros)
+    @property
+    def couples_samples(self) -> bool:
+        return True  # some of the forms do
 
-    def apply(self, logits: Logits, psi: Any, state: Signal, ctx: Context) -> tuple[Logits, Signal]:
-        def branch(build: Callable[[Number], Guidance]) -> tuple[Logits, Signal]:
-            form = sj.chain(sj.identity(), build(self.strength))
+    def apply(
+        self, logits: Logits, psi: Any, state: Any, ctx: sj.Context
+    ) -> tuple[Logits, Any, sj.Signal]:
+        zeros = jnp.zeros(logits.shape[0], jnp.float32)
+        nothing = sj.Signal(zeros, zeros, zeros, zeros)
+
+        def branch(build: Callable[[Number], sj.Guidance]) -> tuple[Logits, sj.Signal]:
+            form = build(self.strength)
             # None of them carries anything from step to step.
             guided = guide(form, form.init(ctx), ctx)
-            return guided.logits, guided.state[0].signal if guided.state else state
+            return guided.logits, guided.reports[0] if guided.reports else nothing
 
-        return jax.lax.switch(self.form, [functools.partial(branch, f) for f in FORMS.values()])
+        branches = [functools.partial(branch, form) for form in FORMS.values()]
+        guided, signal = jax.lax.switch(self.form, branches)
+        return guided, state, signal
 
 
-class EitherOrder(Node):
+class EitherOrder(sj.Node):
     """Positions by confidence, or in random order."""
 
     by_confidence: Leaf
@@ -101,7 +103,9 @@ class EitherOrder(Node):
         return jnp.where(self.by_confidence, surest, sj.reveal.random(logits, drawn, view, key))
 
 
-def sampler_for(config: Config, form: Array, by_confidence: Array, numbers: Array) -> sj.Sampler:
+def sampler_for(
+    denoiser: SeriesDenoiser, form: Array, by_confidence: Array, numbers: Array
+) -> sj.Sampler:
     """The sampler of a form's place in `FORMS`, an order, and a setting's four numbers.
 
     As LLaDA has it, temperature and top-p shape what is drawn, and guidance also the order.
@@ -109,7 +113,7 @@ def sampler_for(config: Config, form: Array, by_confidence: Array, numbers: Arra
     first, later, strength, mass = numbers
     cooling = sj.temperature(sj.piecewise({0.0: first, 1 / LENGTH: later}))
     return sj.sampler(
-        SeriesDenoiser(config),
+        denoiser,
         sj.blocks(LENGTH, LENGTH),
         guidance=OneForm(form, strength),
         draw=sj.chain(cooling, sj.top_p(mass)),
@@ -119,7 +123,7 @@ def sampler_for(config: Config, form: Array, by_confidence: Array, numbers: Arra
 
 
 def draw(
-    config: Config,
+    denoiser: SeriesDenoiser,
     params: Params,
     form: str,
     order: str,
@@ -133,13 +137,13 @@ def draw(
     """
     numbers = jnp.asarray([setting.numbers for setting in settings], jnp.float32)
     place, by_confidence = jnp.int32(list(FORMS).index(form)), jnp.bool_(order == "confidence")
-    found = _drawn(config, samples, params, place, by_confidence, numbers, key)
+    found = _drawn(denoiser, samples, params, place, by_confidence, numbers, key)
     return [Drawn(*one) for one in zip(*map(np.asarray, found), strict=True)]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnums=1)
 def _drawn(
-    config: Config,
+    denoiser: SeriesDenoiser,
     samples: int,
     params: Params,
     form: Array,
@@ -150,7 +154,7 @@ def _drawn(
     canvas = sj.canvas([[]], LENGTH, mask_id=MASK_ID, samples=samples)
 
     def one(own: Array) -> Drawn:
-        done, info = run(sampler_for(config, form, by_confidence, own), params, key, canvas)
+        done, info = sj.run(sampler_for(denoiser, form, by_confidence, own), params, key, canvas)
         (signal,) = info.signals
         means = map(jnp.mean, (signal.covariance, signal.correlation, signal.rms))
         return Drawn(done.tokens, *means)

@@ -19,15 +19,17 @@ from sake_jax.checks import require, whole
 from sake_jax.experiments.study import Cell, Found, Study
 from sake_jax.generation import Prompt
 from sake_jax.metrics import (
+    Encoder,
+    cosine_diversity,
     default_judge,
     distinct,
+    load_encoder,
     load_judge,
     measure_texts,
+    minilm,
     perplexity,
     words,
 )
-from sake_jax.metrics.semantic import Encoder, load_encoder, minilm, spread
-from sake_jax.samplers import sampler_kind
 
 HOT, FIRST = 2.0, 0.1
 """The control's temperature, and for which part of a run."""
@@ -149,7 +151,7 @@ def sampler_for(
     end_id = lm.config.eos_id
     never = [] if ends or end_id is None else [sj.forbid([end_id])]
     guidance = sj.chain(*never, guidance)
-    block = length if steps and sampler_kind(lm) == "masked" else None
+    block = length if steps and lm.config.sampler == "masked" else None
     options = {"guidance": guidance, "draw": draw, "record": "signal"}
     return sj.sampler_for(lm, length=length, steps=steps, block=block, **options)
 
@@ -223,6 +225,7 @@ def _meanings(groups: list[list[Sample]], encoder: Encoder) -> Found:
     vectors = dict(zip(different, encoder.embed(different), strict=True))
 
     def mean(sets: list[list[str]]) -> float:
-        return float(np.mean([spread(np.stack([vectors[t] for t in texts])) for texts in sets]))
+        each = [cosine_diversity(np.stack([vectors[t] for t in texts])) for texts in sets]
+        return float(np.mean(each))
 
     return {"meaning": mean(joined)} | ({"meaning inside": mean(parts)} if parts else {})

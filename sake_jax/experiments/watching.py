@@ -7,18 +7,24 @@ import numpy as np
 
 import sake_jax as sj
 from sake_jax.experiments.samples import busy
-from sake_jax.guidance.diversity import DiversityState
-from sake_jax.guidance.entropy import correlation, covariance
+from sake_jax.guidance import correlation, covariance
 from sake_jax.typing import Leaf
 
 FEWEST = 5
 """Open positions of a row that are worth a rank correlation."""
 
 
-class Positions(sj.Signal):
-    """A signal position by position: its fields are (B, W), the RMS is left out."""
+class PositionReport(sj.Node):
+    """What a guidance did at each position of the window; all are (B, W)."""
 
-    open: Leaf = None
+    covariance: Leaf
+    """Cov[z, γψ] under the logits it met."""
+    correlation: Leaf
+    """The same, scaled to [-1, 1]."""
+    redundancy: Leaf
+    """Row sums of SAKE's squared kernel."""
+    open: Leaf
+    """Whether there was something to write."""
 
 
 class Watched(sj.Guidance):
@@ -29,26 +35,29 @@ class Watched(sj.Guidance):
 
     inner: sj.Guidance
 
+    @property
+    def couples_samples(self):
+        return self.inner.couples_samples
+
     def init(self, ctx):
-        zeros = jnp.zeros((ctx.view.tokens.shape[0], ctx.view.width), jnp.float32)
-        return Positions(zeros, zeros, None, zeros, open=ctx.open), self.inner.init(ctx)
+        return self.inner.init(ctx)
 
     def push(self, state, ctx):
-        pushed, inner = self.inner.push(state[1], ctx)
-        return pushed, (state[0], inner)
+        return self.inner.push(state, ctx)
 
     def apply(self, logits, psi, state, ctx):
-        guided, inner = self.inner.apply(logits, psi, state[1], ctx)
+        guided, state, report = self.inner.apply(logits, psi, state, ctx)
         added = guided - logits
-        seen = state[0].replace(
+        redundancy = jnp.zeros(ctx.open.shape, jnp.float32)
+        if isinstance(report, sj.Signal) and report.weights is not None:
+            redundancy = jnp.sum(report.weights, axis=-1)
+        seen = PositionReport(
             covariance=covariance(logits, logits, added),
             correlation=correlation(logits, logits, added),
+            redundancy=redundancy,
             open=ctx.open,
         )
-        kernel = inner.signal if isinstance(inner, DiversityState) else None
-        if kernel is not None and kernel.weights is not None:
-            seen = seen.replace(redundancy=jnp.sum(kernel.weights, axis=-1))
-        return guided, (seen, inner)
+        return guided, state, seen
 
 
 class Watch(NamedTuple):
@@ -72,7 +81,7 @@ def watched(out: sj.Generation) -> Watch:
     """What `Watched`, as the only guidance, left in a generation with record="full"."""
     assert out.info is not None, "nothing was read from an earlier run"
     info, seen, at = out.info, out.info.signals[0], busy(out.info)
-    assert isinstance(seen, Positions), "the first signal is that of Watched"
+    assert isinstance(seen, PositionReport), "the only report is that of Watched"
     is_open = np.asarray(seen.open, bool)[at]
     along = np.asarray(seen.covariance)[at]
     predicted = -np.mean(along, axis=1, where=is_open)

@@ -6,6 +6,9 @@
 """
 
 from sake_jax.metrics.bleu import self_bleu as self_bleu
+from sake_jax.metrics.coverage import Coverage as Coverage
+from sake_jax.metrics.coverage import coverage as coverage
+from sake_jax.metrics.diversity import Units as Units
 from sake_jax.metrics.diversity import distinct as distinct
 from sake_jax.metrics.diversity import distinct_within as distinct_within
 from sake_jax.metrics.diversity import sample_entropy as sample_entropy
@@ -17,6 +20,7 @@ from sake_jax.metrics.judge import Perplexity as Perplexity
 from sake_jax.metrics.judge import default_judge as default_judge
 from sake_jax.metrics.judge import load_judge as load_judge
 from sake_jax.metrics.judge import perplexity as perplexity
+from sake_jax.metrics.judge import usual_judge as usual_judge
 from sake_jax.metrics.mauve import mauve as mauve
 from sake_jax.metrics.novelty import distinct_count as distinct_count
 from sake_jax.metrics.novelty import partition as partition
@@ -26,7 +30,9 @@ from sake_jax.metrics.passes import pass_at_evaluations as pass_at_evaluations
 from sake_jax.metrics.passes import pass_at_k as pass_at_k
 from sake_jax.metrics.passes import pass_rate as pass_rate
 from sake_jax.metrics.semantic import Encoder as Encoder
+from sake_jax.metrics.semantic import cosine_diversity as cosine_diversity
 from sake_jax.metrics.semantic import load_encoder as load_encoder
+from sake_jax.metrics.semantic import minilm as minilm
 from sake_jax.metrics.semantic import semantic_diversity as semantic_diversity
 from sake_jax.metrics.texts import measure_texts as measure_texts
 from sake_jax.metrics.vendi import rke as rke

@@ -86,13 +86,13 @@ def semantic_diversity(encoder: Encoder, texts: Sequence[str]) -> float:
     >>> round(semantic_diversity(letters, ["ant", "ape", "bee"]), 4)  # two of three pairs differ
     0.6667
     """
-    return spread(encoder.embed(texts))
+    return cosine_diversity(encoder.embed(texts))
 
 
-def spread(vectors: np.ndarray) -> float:
-    """The same of (N, D) vectors of length 1.
+def cosine_diversity(vectors: np.ndarray) -> float:
+    """The mean of 1 - cosine over all pairs of (N, D) vectors of length 1.
 
-    >>> spread(np.asarray([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))  # of 1, 1 and 2
+    >>> cosine_diversity(np.asarray([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))  # of 1, 1 and 2
     1.3333333333333333
     """
     count, total = len(vectors), vectors.astype(np.float64).sum(axis=0)

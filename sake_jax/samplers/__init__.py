@@ -1,7 +1,6 @@
 """Samplers: one step and one loop for every family of diffusion language models."""
 
 from sake_jax.samplers.auto import sampler_for as sampler_for
-from sake_jax.samplers.auto import sampler_kind as sampler_kind
 from sake_jax.samplers.loop import RunProgress as RunProgress
 from sake_jax.samplers.loop import advance as advance
 from sake_jax.samplers.loop import advance_until as advance_until

@@ -7,7 +7,7 @@ from sake_jax.checks import require
 
 
 def loss_curve(folder: str | Path) -> Path:
-    """Draws log.jsonl as loss.png: training loss, and the bound on held-out text."""
+    """Draws log.jsonl as loss.png: training loss, and the bound on held-out examples."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -25,7 +25,9 @@ def loss_curve(folder: str | Path) -> Path:
     if held:
         values = [line["validation"] for line in held]
         axes.plot(millions(held), values, "ko-", ms=3, label="held out, averaged weights")
-        note = f"{values[-1]:.3f} nats/token, {held[-1]['bits_per_byte']:.3f} bits/byte"
+        note = f"{values[-1]:.3f} nats/token"
+        if "bits_per_byte" in held[-1]:
+            note += f", {held[-1]['bits_per_byte']:.3f} bits/byte"
         axes.set_title(f"{folder.name}: {note}", fontsize=10)
     axes.set(xlabel="million tokens", ylabel="nats per token")
     axes.grid(alpha=0.3)

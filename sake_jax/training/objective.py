@@ -12,7 +12,14 @@ LEAST = 1e-3
 """The smallest chance of being masked, LLaDA's and MDLM's ε."""
 
 
-def loss(config: ModelConfig, noise: str, params: Params, tokens: Tokens, key: Key) -> Array:
+def loss(
+    config: ModelConfig,
+    noise: str,
+    params: Params,
+    tokens: Tokens,
+    key: Key,
+    answer_start: int = 0,
+) -> Array:
     """() the mean loss of a batch of examples.
 
     Args:
@@ -21,19 +28,25 @@ def loss(config: ModelConfig, noise: str, params: Params, tokens: Tokens, key: K
       params: the model's.
       tokens: (B, L) clean text.
       key: of the noise.
+      answer_start: the column from which on tokens are learned. Those before are a prompt: they
+        are read as they are, and have no loss.
     """
-    denoiser = NetworkDenoiser(config.network)
+    denoiser, answers = NetworkDenoiser(config.network), tokens[:, answer_start:]
     if config.network.causal:
-        features = aligned_features(config.network, params, network_input(config, tokens))
-        logits = denoiser.head(params, features)
-        return jnp.mean(surprise(logits[:, 1:], tokens[:, 1:]))
-    noisy, time = corrupt(config, noise, tokens, key)
+        # Nothing predicts the first column.
+        first = max(answer_start, 1)
+        inputs = network_input(config, tokens)
+        rows = aligned_features(config.network, params, inputs)[:, first:]
+        return jnp.mean(surprise(denoiser.head(params, rows), tokens[:, first:]))
+    noisy, time = corrupt(config, noise, answers, key)
+    seen = jnp.concatenate([tokens[:, :answer_start], noisy], axis=1)
     clean = tokens if config.network.block_size else None
-    inputs = network_input(config, noisy, clean=clean)
-    logits = denoiser.head(params, aligned_features(config.network, params, inputs))
+    inputs = network_input(config, seen, clean=clean)
+    rows = aligned_features(config.network, params, inputs)[:, answer_start:]
+    logits = denoiser.head(params, rows)
     assert config.mask_id is not None, "recipes have one"
     options = {"predicts_mask": config.predicts_mask}
-    return jnp.mean(masked_terms(logits, tokens, noisy, time, config.mask_id, **options))
+    return jnp.mean(masked_terms(logits, answers, noisy, time, config.mask_id, **options))
 
 
 def corrupt(config: ModelConfig, noise: str, tokens: Tokens, key: Key) -> tuple[Tokens, Array]:

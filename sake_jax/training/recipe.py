@@ -4,21 +4,22 @@ import dataclasses
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from sake_jax.checks import number, one_of, require
 from sake_jax.conversion import family
 from sake_jax.models import DiTConfig, ModelConfig, TransformerConfig
 
 KINDS = ("llada", "causal", "mdlm", "bd3lm")
+POSITIONS = ("rotary", "learned")
 NOISES = ("exact", "llada", "mdlm")
 OPTIMIZERS = ("muon", "adamw")
 PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
-    """The text."""
+class TextData:
+    """Text files, of which a model learns to write any part."""
 
     train: str
     validation: str
@@ -30,6 +31,19 @@ class Data:
     """Tokens of the byte-level BPE that is learned from the training text."""
     length: int = 128
     """Tokens of one training example."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PairsData:
+    """Problems made by code, of which a model learns to write the answers."""
+
+    problems: str
+    """Who makes them: a name such as "countdown", or "package.module:Class" for your own."""
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What the class is called with."""
+
+
+Data = TextData | PairsData
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +60,10 @@ class Model:
     """Columns a text may have when the model is used."""
     block: int = 0
     """Columns of a block, for "bd3lm"."""
+    positions: str = "rotary"
+    """"learned": a table of them. No family's layout has it, so that nothing is published."""
+    tied: bool = False
+    """Whether one table serves both ends."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,43 +112,63 @@ class Recipe:
 
     def __post_init__(self):
         one_of("model.kind", self.model.kind, KINDS)
+        one_of("model.positions", self.model.positions, POSITIONS)
         one_of("training.noise", self.training.noise, NOISES)
         one_of("training.optimizer", self.training.optimizer, OPTIMIZERS)
         one_of("training.precision", self.training.precision, PRECISIONS)
         for part, names in (
-            (self.data, ("length",)),
             (self.model, ("layers", "width", "heads", "mlp")),
             (self.training, ("steps", "batch", "every", "evaluate", "save")),
         ):
             for name in names:
                 number(name, getattr(part, name), at_least=1)
-        number("vocabulary", self.data.vocabulary, at_least=258)
         number("ema", self.training.ema, at_least=0, at_most=0.999999)
         number("decay", self.training.decay, at_least=0, at_most=1)
-        fits = self.model.context >= self.data.length
-        rule = "model.context must be at least data.length"
-        require(fits, rule, self.model.context, "raise it")
         if self.model.kind in ("mdlm", "bd3lm"):
             rule, remedy = "model.mlp must be 4 width for mdlm and bd3lm", "set it"
             require(self.model.mlp == 4 * self.model.width, rule, self.model.mlp, remedy)
-        if self.model.kind == "bd3lm":
-            whole = self.model.block > 0 and self.data.length % self.model.block == 0
-            rule = "model.block must divide data.length for bd3lm"
-            require(whole, rule, self.model.block, "set it")
-        else:
+            rule = "model.positions and model.tied are for llada and causal"
+            usual = self.model.positions == "rotary" and not self.model.tied
+            require(usual, rule, self.model.kind, "leave them out")
+        if self.model.kind != "bd3lm":
             rule = "model.block is for kind = 'bd3lm'"
             require(self.model.block == 0, rule, self.model.block, "leave it out")
+        if isinstance(self.data, TextData):
+            number("length", self.data.length, at_least=1)
+            number("vocabulary", self.data.vocabulary, at_least=258)
+            self.check_lengths(self.data.length)
 
-    def config(self, mask_id: int, end_id: int) -> ModelConfig:
-        """The network and its special tokens, as the checkpoint will describe them."""
-        m = self.model
-        sizes: dict[str, Any] = {"V": self.data.vocabulary, "D": m.width, "N": m.layers}
+    def check_lengths(self, length: int, answer_start: int = 0) -> None:
+        """Refuses examples of so many tokens, learned from `answer_start` on, that do not fit."""
+        fits = self.model.context >= length
+        rule = f"model.context must be at least data.length = {length}"
+        require(fits, rule, self.model.context, "raise it")
+        if self.model.kind == "bd3lm":
+            block = self.model.block
+            whole = block > 0 and length % block == 0 and answer_start % block == 0
+            rule = "model.block must divide data.length, and prompts, for bd3lm"
+            require(whole, rule, block, "set it")
+
+    def config(self, vocabulary: int) -> ModelConfig:
+        """The network and its special tokens, as the checkpoint will describe them.
+
+        Of the vocabulary's tokens the first ends a text, and the last is noise.
+        """
+        m, end_id, mask_id = self.model, 0, vocabulary - 1
+        sizes: dict[str, Any] = {"V": vocabulary, "D": m.width, "N": m.layers}
         sizes |= {"H": m.heads, "F": m.mlp, "context": m.context}
         ids: dict[str, Any] = {"pad_id": end_id, "bos_id": end_id, "eos_id": end_id}
         if m.kind in ("llada", "causal"):
-            heads = {"K": m.heads, "head_dim": m.width // m.heads, "eps": 1e-5}
+            rule = "model.width must be a multiple of model.heads"
+            require(m.width % m.heads == 0, rule, (m.width, m.heads), "change one")
             network = TransformerConfig(
-                **sizes, **heads, rope_theta=10_000.0, causal=m.kind == "causal"
+                **sizes,
+                K=m.heads,
+                head_dim=m.width // m.heads,
+                eps=1e-5,
+                rope_theta=10_000.0 if m.positions == "rotary" else None,
+                tied=m.tied,
+                causal=m.kind == "causal",
             )
             if m.kind == "causal":
                 return family("llama").model(network, **ids)
@@ -157,31 +195,39 @@ def read(path: str | Path, data: str | Path | None = None) -> Recipe:
     require(path.is_file(), rule, str(path), "check the path")
     place = path.parent if data is None else Path(data)
     try:
-        found = tomllib.loads(path.read_text())
+        written = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} must be TOML, got {error}; mend that line.") from error
-    parts = {"data": Data, "model": Model, "training": Training}
-    unknown = sorted(found.keys() - parts.keys() - {"name"})
+    kind = PairsData if "problems" in written.get("data", {}) else TextData
+    parts = {"data": kind, "model": Model, "training": Training}
+    unknown = sorted(written.keys() - parts.keys() - {"name"})
     require(not unknown, f"{path} must have name, data, model, training", unknown, "mend it")
-    made: dict[str, Any] = {"name": found.get("name", path.stem)}
-    for name, kind in parts.items():
-        made[name] = _section(kind, name, found.get(name, {}))
-    here = {
-        name: str((place / getattr(made["data"], name)).resolve())
-        for name in ("train", "validation")
-    }
-    return Recipe(**made | {"data": dataclasses.replace(made["data"], **here)})
+    sections = {name: _section(kind, name, written.get(name, {})) for name, kind in parts.items()}
+    if isinstance(sections["data"], TextData):
+        sections["data"] = _resolve(sections["data"], place)
+    return Recipe(name=written.get("name", path.stem), **sections)
+
+
+def _resolve(data: TextData, place: Path) -> TextData:
+    """The same data with the whole paths of its files."""
+    train, validation = ((place / name).resolve() for name in (data.train, data.validation))
+    return dataclasses.replace(data, train=str(train), validation=str(validation))
 
 
 def _section(kind: Any, name: str, given: dict[str, Any]) -> Any:
     fields: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(kind)}
     unknown = sorted(given.keys() - fields.keys())
     require(not unknown, f"[{name}] must have some of {', '.join(fields)}", unknown, "mend it")
-    required = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING]
+    missing = dataclasses.MISSING
+    required = [
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.default is missing and f.default_factory is missing
+    ]
     missing = [field for field in required if field not in given]
     require(not missing, f"[{name}] must name {', '.join(required)}", missing, "add them")
     for key, value in given.items():
-        wanted = fields[key]
+        wanted = get_origin(fields[key]) or fields[key]
         right = isinstance(value, wanted) or (wanted is float and isinstance(value, int))
         right = right and not (wanted is not bool and isinstance(value, bool))
         require(right, f"{name}.{key} must be a {wanted.__name__}", value, "mend it")

@@ -1,4 +1,4 @@
-"""The loop: steps, a log, bounds on held-out text, checkpoints, and going on after a stop."""
+"""The loop: steps, a log, bounds on held-out examples, checkpoints, and going on after a stop."""
 
 import dataclasses
 import functools
@@ -16,23 +16,24 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import v1 as orbax
 
+import sake_jax as sj
 from sake_jax.checks import require
 from sake_jax.models import ModelConfig, exact_params, flatten_params, init, nest_params
-from sake_jax.node import Node
 from sake_jax.training import corpus
 from sake_jax.training.objective import loss
 from sake_jax.training.optimizer import falls_at, optimizer, rate
+from sake_jax.training.pairs import PairsExamples, word_tokenizer
 from sake_jax.training.publish import publish
-from sake_jax.training.recipe import Recipe, Training
-from sake_jax.typing import Key, Leaf, Params
+from sake_jax.training.recipe import PairsData, Recipe, Training
+from sake_jax.typing import Key, Leaf, Params, Tokens
 
-HELD_OUT, DRAWS, ROWS = 256, 4, 32
-"""Validation windows, draws of noise for each, and windows in one pass."""
+DRAWS, ROWS = 4, 32
+"""Draws of noise for each example of validation, and examples in one pass."""
 KEPT = 2
 """Checkpoints that are kept."""
 
 
-class TrainState(Node):
+class TrainState(sj.Node):
     """All that a step changes."""
 
     step: Leaf
@@ -55,15 +56,14 @@ class Trainer:
         self.recipe, self.folder, self.mesh = recipe, Path(folder), mesh
         planned = self._claim()
         self.tokenizer = self._tokenizer()
-        self.data = corpus.load(recipe.data, self.tokenizer)
-        end, noise = (self.tokenizer.token_to_id(t) for t in (recipe.data.separator, corpus.MASK))
-        self.config = recipe.config(noise, end)
+        self.examples = self._examples()
+        recipe.check_lengths(self.examples.length, self.examples.answer_start)
+        self.config = recipe.config(self.tokenizer.get_vocab_size())
         self.saved = orbax.training.Checkpointer(
             str((self.folder / "checkpoints").resolve()),
             preservation_policy=orbax.training.preservation_policies.LatestN(KEPT),  # type: ignore
             cleanup_tmp_directories=True,
         )
-        self.stream = self._placed(jnp.asarray(self.data.train))
         self.state = self._begin()
         self._extend(planned)
 
@@ -80,15 +80,9 @@ class Trainer:
                 # optax and gradients of bfloat16 products promote, which a user's strict mode
                 # would refuse: also while jit lowers them, so not inside.
                 with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-                    self.state, lost, norm = step(
-                        self.config,
-                        t,
-                        self.recipe.data.length,
-                        self.mesh,
-                        self.state,
-                        self.stream,
-                        key,
-                    )
+                    tokens = self._placed(self.examples.batch(at), "data")
+                    start = self.examples.answer_start
+                    self.state, lost, norm = step(self.config, t, start, self.state, tokens, key)
                 on_step(at + 1, float(lost))
                 at += 1
                 if at % t.every == 0 or at == t.steps:
@@ -111,43 +105,41 @@ class Trainer:
 
     def publish(self, dtype: str = "float16") -> Path:
         """The averaged parameters as a model that `sake_jax.load` takes."""
+        rule, positions = "published models have rotary positions", self.recipe.model.positions
+        require(positions == "rotary", rule, positions, "use trainer.state.ema as it is")
         return publish(self.config, self.state.ema, self.tokenizer, self.folder / "model", dtype)
 
     def validate(self) -> float:
-        """The loss on held-out text in nats per token, always with the same noise."""
-        length = self.recipe.data.length
-        there = len(self.data.validation) // length
-        count = min(HELD_OUT, there)
-        # From all over the text: its beginning may be easier than the rest.
-        chosen = np.linspace(0, there - 1, count).round().astype(int)
-        windows = self.data.validation[: there * length].reshape(there, length)[chosen]
-        rows = min(ROWS, count)
-        count -= count % rows
-        parts = windows[:count].reshape(-1, rows, length)
+        """The loss on held-out examples in nats per token, always with the same noise."""
+        examples, start = self.examples.held_out(), self.examples.answer_start
+        rows = min(ROWS, len(examples))
+        whole = len(examples) - len(examples) % rows
+        parts = examples[:whole].reshape(-1, rows, self.examples.length)
         draws = 1 if self.config.network.causal else DRAWS
-        found = [
-            evaluate(self.config, self.state.ema, jnp.asarray(part), jax.random.key(draw))
+        losses = [
+            evaluate(self.config, start, self.state.ema, jnp.asarray(part), jax.random.key(draw))
             for part in parts
             for draw in range(draws)
         ]
-        return float(np.mean(jax.device_get(found)))
+        return float(np.mean(jax.device_get(losses)))
 
     def _log(self, at: int, since: int, norm: float, seconds: float) -> None:
         t = self.recipe.training
-        first = (at - 1) // t.every * t.every
+        first, columns = (at - 1) // t.every * t.every, t.batch * self.examples.length
         line = {
             "step": at,
             "loss": float(self.state.total) / (at - first),
             "gradient": norm,
             "rate": np.asarray(rate(t, t.rate)(at - 1)).item(),
-            "tokens": at * t.batch * self.recipe.data.length,
-            "tokens_per_second": (at - since) * t.batch * self.recipe.data.length / seconds,
+            "tokens": at * columns,
+            "tokens_per_second": (at - since) * columns / seconds,
         }
         self.state = self.state.replace(total=jnp.zeros_like(self.state.total))
         if at % t.evaluate == 0 or at == t.steps:
             nats = self.validate()
-            bits = nats / np.log(2) / self.data.bytes_per_token
-            line |= {"validation": nats, "bits_per_byte": float(bits)}
+            line["validation"] = nats
+            if self.examples.bytes_per_token is not None:
+                line["bits_per_byte"] = float(nats / np.log(2) / self.examples.bytes_per_token)
         with (self.folder / "log.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -186,9 +178,18 @@ class Trainer:
         path = self.folder / "tokenizer.json"
         if not path.exists():
             partial = path.with_suffix(".partial")
-            corpus.learn_tokenizer(self.recipe.data).save(str(partial))
+            data = self.recipe.data
+            pairs = isinstance(data, PairsData)
+            made = word_tokenizer(data) if pairs else corpus.learn_tokenizer(data)
+            made.save(str(partial))
             partial.rename(path)
         return Tokenizer.from_file(str(path))
+
+    def _examples(self) -> corpus.TextExamples | PairsExamples:
+        data, training = self.recipe.data, self.recipe.training
+        if isinstance(data, PairsData):
+            return PairsExamples(data, training, self.tokenizer)
+        return corpus.TextExamples(data, training, self.tokenizer)
 
     def _begin(self) -> TrainState:
         state = self._placed(initial(self.config, self.recipe.training))
@@ -209,46 +210,43 @@ class Trainer:
             kept = [line for line in lines if json.loads(line)["step"] <= step]
             path.write_text("".join(line + "\n" for line in kept))
 
-    def _placed(self, tree: Any) -> Any:
-        """On the mesh, a copy on every device."""
+    def _placed(self, tree: Any, *axes: str) -> Any:
+        """On the mesh: a copy on every device, or cut along an axis of it."""
         if self.mesh is None:
             return tree
-        return jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec()))
+        return jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec(*axes)))
 
 
 def initial(config: ModelConfig, training: Training) -> TrainState:
     """Fresh parameters; the head begins small, so that all tokens are about equally likely."""
     params = init(config.network, jax.random.key(training.seed))
-    params["output"]["rows"] = params["output"]["rows"] / config.network.D**0.5
+    # A table that is also the input has positions beside it, which must not drown it.
+    small = ("input", "places") if config.network.tied else ("output",)
+    for name in small:
+        if name in params:
+            params[name]["rows"] = params[name]["rows"] / config.network.D**0.5
     moments = optimizer(training, params).init(params)
     # A copy: both are donated to the same step.
     ema = jax.tree.map(jnp.copy, params)
     return TrainState(jnp.int32(0), params, ema, moments, jnp.float32(0))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3), donate_argnums=4)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
 def step(
     config: ModelConfig,
     training: Training,
-    length: int,
-    mesh: Mesh | None,
+    answer_start: int,
     state: TrainState,
-    stream: Array,
+    tokens: Tokens,
     key: Key,
 ) -> tuple[TrainState, Array, Array]:
-    """One step; examples and noise come from the run's key and the step's number."""
-    own = jax.random.fold_in(key, state.step)
-    where, noise = jax.random.fold_in(own, 0), jax.random.fold_in(own, 1)
-    starts = jax.random.randint(where, (training.batch,), 0, stream.size - length + 1)
-    tokens = jax.vmap(lambda at: jax.lax.dynamic_slice(stream, (at,), (length,)))(starts)
-    if mesh is not None:
-        spread = NamedSharding(mesh, PartitionSpec("data"))
-        tokens = jax.lax.with_sharding_constraint(tokens, spread)
+    """One step; the noise comes from the run's key and the step's number."""
+    noise = jax.random.fold_in(jax.random.fold_in(key, state.step), 1)
     frozen = exact_params(config.network)
 
     def lossy(params: Params) -> Array:
         rounded = _rounded(params, jnp.dtype(training.precision), frozen)
-        return loss(config, training.noise, rounded, tokens, noise)
+        return loss(config, training.noise, rounded, tokens, noise, answer_start)
 
     lost, gradient = jax.value_and_grad(lossy)(state.params)
     gradient = _without(gradient, frozen)
@@ -263,10 +261,12 @@ def step(
     return state, lost, optax.tree.norm(gradient)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def evaluate(config: ModelConfig, params: Params, tokens: Array, key: Key) -> Array:
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def evaluate(
+    config: ModelConfig, answer_start: int, params: Params, tokens: Tokens, key: Key
+) -> Array:
     """The loss of a batch of examples, with the least variance."""
-    return loss(config, "exact", params, tokens, key)
+    return loss(config, "exact", params, tokens, key, answer_start)
 
 
 def _without(tree: Params, frozen: frozenset[str]) -> Params:
@@ -274,9 +274,9 @@ def _without(tree: Params, frozen: frozenset[str]) -> Params:
     return _others(tree, frozen, lambda x: x, jnp.zeros_like)
 
 
-def _rounded(tree: Params, dtype: jnp.dtype, exact: frozenset[str]) -> Params:
+def _rounded(tree: Params, dtype: jnp.dtype, kept: frozenset[str]) -> Params:
     """All parameters in a dtype, but those that are never rounded."""
-    return _others(tree, exact, lambda x: x.astype(dtype), lambda x: x)
+    return _others(tree, kept, lambda x: x.astype(dtype), lambda x: x)
 
 
 def _others(

@@ -9,13 +9,16 @@ import pytest
 
 import sake_jax as sj
 from sake_jax.experiments import arithmetic as module
-from sake_jax.experiments import series, series_methods, series_report, series_training
+from sake_jax.experiments import series, series_methods, series_report
 from sake_jax.experiments.arithmetic import METHODS, QUICK, arithmetic
-from sake_jax.experiments.series_denoiser import SeriesDenoiser
 from sake_jax.experiments.series_methods import FORMS, ORDERS, Setting
 from sake_jax.experiments.study import Study
+from sake_jax.models import init
+from sake_jax.training import Trainer, Training
 
-CONFIG = series.Config(width=QUICK["width"], layers=QUICK["layers"], heads=QUICK["heads"])
+DENOISER = series.make_denoiser(
+    series.make_recipe(width=QUICK["width"], layers=QUICK["layers"], heads=QUICK["heads"])
+)
 BOUNDED = f"across samples, KL ≤ {series_methods.KL_BUDGET}"
 
 
@@ -36,7 +39,7 @@ def without_seconds(rows):
 
 def test_the_report(study, cache):
     assert {path.name for path in study.folder.glob("*.png")} == {"frontier-tied.png"}
-    assert len(list(cache.glob("series-*.npz"))) == 1
+    assert len(list(cache.glob("series-tied-*"))) == 1
     text = (study.folder / "table.md").read_text()
     for order in ORDERS:
         assert f"## Tied model, {order} order" in text
@@ -78,13 +81,13 @@ def test_a_stopped_run_goes_on_with_the_same_results(study, cache, tmp_path):
     ],
 )
 def test_one_program_draws_as_the_library_does(form, order, guidance):
-    params = series.init(CONFIG, jax.random.key(3))
+    params = init(DENOISER.config, jax.random.key(3))
     settings = [Setting(1.0, 1.0), Setting(0.7, 2.0, 3.0, 0.9), *[Setting(1.0)] * 4]
     key, samples = jax.random.key(5), QUICK["samples"]
-    drawn = series_methods.draw(CONFIG, params, form, order, settings, key, samples)[1]
+    drawn = series_methods.draw(DENOISER, params, form, order, settings, key, samples)[1]
     heat = sj.temperature(sj.piecewise({0.0: 3.0, 1 / series.LENGTH: 0.7}))
     sampler = sj.sampler(
-        SeriesDenoiser(CONFIG),
+        DENOISER,
         sj.blocks(series.LENGTH, series.LENGTH),
         guidance=guidance,
         draw=sj.chain(heat, sj.top_p(0.9)),
@@ -101,10 +104,11 @@ def test_one_program_draws_as_the_library_does(form, order, guidance):
 
 
 def test_quality_counts_distinct_series_among_series():
-    common, rare = series.SERIES[0], series.SERIES[-1]
+    common, rare = series.SERIES[0] + series.FIRST_ID, series.SERIES[-1] + series.FIRST_ID
     broken = np.asarray([1, 2, 3, 4, 5, 6, 7, 9], np.int32)
+    outside = np.arange(series.MASK_ID - 7, series.MASK_ID + 1, dtype=np.int32)
     assert series.quality(np.stack([common, common, rare, broken])) == (0.75, 2 / 3)
-    assert series.quality(broken[None]) == (0.0, 0.0)
+    assert series.quality(np.stack([broken, outside])) == (0.0, 0.0)
 
 
 def made_up(folder, seeds, validity):
@@ -169,14 +173,16 @@ def test_what_the_paper_literal_form_does_is_said(tmp_path, own, said):
     assert "uniqueness at equal validity not comparable" in text, "no other has its validity"
 
 
-def test_a_folder_of_other_weights_is_refused(study, cache, tmp_path):
+def test_a_folder_of_other_weights_is_refused(study, cache, tmp_path, monkeypatch):
     """They may have been trained elsewhere, and round differently."""
     shutil.copytree(study.folder, tmp_path / "moved")
-    (path,) = cache.glob("series-*.npz")
-    with np.load(path) as arrays:
-        other = {name: arrays[name] for name in arrays.files}
-    np.savez(tmp_path / path.name, **other | {"norm": other["norm"] * 1.001})
-    options = {"quick": True, "progress": False, "models": ["tied"], "cache": tmp_path}
+    trained = series.load_or_train
+
+    def trained_elsewhere(*arguments):
+        return jax.tree.map(lambda leaf: leaf * 1.001, trained(*arguments))
+
+    monkeypatch.setattr(module, "load_or_train", trained_elsewhere)
+    options = {"quick": True, "progress": False, "models": ["tied"], "cache": cache}
     with pytest.raises(ValueError, match=r"got other weights\.tied"):
         arithmetic(tmp_path / "moved", **options)
 
@@ -187,20 +193,31 @@ def test_compared_by_intervals():
     assert series_report.compared([1.0, 3.0], [2.0, 4.0]) == 0
 
 
-def test_trained_once_and_kept_in_the_users_cache(tmp_path, monkeypatch):
+def test_the_model_is_trained_on_series_alone():
+    for prompt, answer in series.Series().pairs("train", 50, (0, 1)):
+        numbers = np.asarray([answer.split()], np.int32)
+        assert prompt == ""
+        assert bool(series.is_series(jnp.asarray(numbers + series.FIRST_ID))[0])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_trained_once_and_kept_in_the_users_cache(tied, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    config = series.Config(width=8, layers=1, heads=2, tied=False)
-    sizes = {"steps": 3, "batch": 4, "seed": 1, "progress": False}
-    trained = series_training.load_or_train(config, **sizes)
-    (path,) = (tmp_path / "sake_jax" / "series").glob("*.npz")
-    first = series.init(config, jax.random.split(jax.random.key(1))[0])
-    assert all(bool(jnp.any(trained[name] != first[name])) for name in first)
-    assert not np.array_equal(trained["input"], trained["output"])
-    monkeypatch.setattr(series_training, "train", lambda *_, **__: pytest.fail("trained again"))
-    again = series_training.load_or_train(config, **sizes)
-    assert all(np.array_equal(trained[name], again[name]) for name in first)
-    with pytest.raises(pytest.fail.Exception, match="trained again"):
-        series_training.load_or_train(config, path.parent, **sizes | {"steps": 2})
+    sizes = {"width": 8, "layers": 1, "heads": 2, "tied": tied}
+    recipe = series.make_recipe(**sizes, training=Training(steps=3, batch=4))
+    trained = series.load_or_train(recipe, progress=False)
+    (path,) = (tmp_path / "sake_jax" / "series").iterdir()
+    assert np.array_equal(trained["input"]["rows"], trained["output"]["rows"]) == tied
+    shape = jax.tree.structure(init(series.make_denoiser(recipe).config, jax.random.key(0)))
+    assert jax.tree.structure(trained) == shape
+    again = series.load_or_train(recipe, path.parent, progress=False)
+    assert series.checksum(again) == series.checksum(trained)
+    assert len(list(path.parent.iterdir())) == 1
+    other = series.make_recipe(**sizes, training=Training(steps=2, batch=4))
+    assert series.checksum(series.load_or_train(other, progress=False)) != series.checksum(trained)
+    assert len(list(path.parent.iterdir())) == 2
+    with pytest.raises(ValueError, match="published models have rotary positions"):
+        Trainer(recipe, path).publish()
 
 
 @pytest.mark.parametrize(
@@ -218,8 +235,8 @@ def test_options_that_make_no_sense_are_refused(tmp_path, options, message):
 
 
 def test_models_have_whole_heads():
-    with pytest.raises(ValueError, match="width must be a multiple of heads"):
-        series.Config(width=9, heads=2)
+    with pytest.raises(ValueError, match=r"model.width must be a multiple"):
+        series.make_denoiser(series.make_recipe(width=9, heads=2))
 
 
 def test_forms_are_all_used():

@@ -10,8 +10,7 @@ from conftest import GOLDENS
 from sake_jax.experiments import entropy
 from sake_jax.experiments.samples import Writer
 from sake_jax.experiments.watching import Watch, Watched, modulation, spearman
-from sake_jax.guidance.compose import chain, guide
-from sake_jax.guidance.entropy import entropy_slope
+from sake_jax.guidance import chain, entropy_slope, guide
 from sake_jax.testing import toy_context, toy_params, toy_view
 
 SMALL = {
@@ -92,16 +91,16 @@ def seen():
 def test_watching_changes_nothing_and_sees_each_position(seen):
     alone, watched, view = seen
     np.testing.assert_array_equal(alone.logits, watched.logits)
-    ((positions, _),) = watched.state
+    (positions,) = watched.reports
     is_open = np.asarray(view.window(view.open & view.attend))
     np.testing.assert_array_equal(positions.open, is_open)
     slope = -np.asarray(entropy_slope(watched.base, watched.logits - watched.base))
     np.testing.assert_allclose(np.asarray(positions.covariance)[is_open], slope[is_open], rtol=1e-3)
-    (state,) = alone.state
+    (signal,) = alone.reports
     mean = np.mean(positions.redundancy, axis=1, where=is_open)
-    np.testing.assert_allclose(mean, state.signal.redundancy, rtol=1e-5)
+    np.testing.assert_allclose(mean, signal.redundancy, rtol=1e-5)
     mean = np.mean(positions.correlation, axis=1, where=is_open)
-    np.testing.assert_allclose(mean, state.signal.correlation, rtol=1e-3)
+    np.testing.assert_allclose(mean, signal.correlation, rtol=1e-3)
 
 
 def test_ranks_as_scipy_has_them():

@@ -7,7 +7,7 @@ import pytest
 
 from sake_jax.metrics import Encoder, load_encoder, semantic_diversity
 from sake_jax.metrics import semantic as module
-from sake_jax.metrics.semantic import minilm, spread
+from sake_jax.metrics.semantic import cosine_diversity, minilm
 
 GOLDEN = {
     "The cat sat on the mat.": [
@@ -130,8 +130,8 @@ def test_few_texts_and_wrong_ones(encoder):
 
 def test_spread_of_directions():
     turned = np.asarray([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], np.float32)
-    assert spread(turned) == pytest.approx((1 + 2 + 1) / 3)
-    assert spread(turned[:1]) == 0
+    assert cosine_diversity(turned) == pytest.approx((1 + 2 + 1) / 3)
+    assert cosine_diversity(turned[:1]) == 0
 
 
 def test_a_missing_package_and_other_models(monkeypatch, tmp_path):

@@ -205,7 +205,7 @@ def test_every_kind_learns_and_loads(kind, folder, tmp_path):
     lm = sj.load(trainer.publish("float32"))
     assert lm.config.network == trainer.config.network
     assert lm.config.mask_id == trainer.config.mask_id
-    tokens = np.asarray(trainer.data.validation[:16], np.int32)[None]
+    tokens = np.asarray(trainer.examples.validation[:16], np.int32)[None]
     if kind == "causal":
         assert np.isfinite(np.asarray(lm.score(tokens))).all()
     else:
@@ -215,7 +215,7 @@ def test_every_kind_learns_and_loads(kind, folder, tmp_path):
 def test_the_loss_is_the_bound_that_likelihood_computes(straight):
     """The same number by two ways of drawing, within the noise of both."""
     lm = sj.LanguageModel(straight.config, straight.state.ema)
-    tokens = jnp.asarray(straight.data.validation[:64].reshape(4, 16))
+    tokens = jnp.asarray(straight.examples.validation[:64].reshape(4, 16))
     found = sj.bound(lm, np.asarray(tokens), key=jax.random.key(1), draws=64)
     batch = jnp.tile(tokens, (64, 1))
     for noise in ("exact", "llada", "mdlm"):
@@ -224,7 +224,7 @@ def test_the_loss_is_the_bound_that_likelihood_computes(straight):
 
 
 def test_noise_masks_what_it_says(folder):
-    config = recipe_of(folder).config(269, 0)
+    config = recipe_of(folder).config(270)
     tokens = jnp.ones((64, 16), jnp.int32)
     for noise in ("exact", "llada", "mdlm"):
         noisy, time = corrupt(config, noise, tokens, jax.random.key(0))
@@ -234,7 +234,7 @@ def test_noise_masks_what_it_says(folder):
         assert np.diff(spread).max() <= 1 / 16 + 1e-6, "no gap between the batch's times"
         if noise == "exact":
             np.testing.assert_array_equal(masked.sum(axis=1), np.asarray(time)[:, 0] * 16)
-    blocks = recipe_of(folder, **KINDS["bd3lm"]).config(269, 0)
+    blocks = recipe_of(folder, **KINDS["bd3lm"]).config(270)
     _, time = corrupt(blocks, "exact", tokens, jax.random.key(0))
     assert len(np.unique(np.asarray(time)[0].reshape(4, 4), axis=1)[0]) == 1
     assert len(np.unique(np.asarray(time)[0])) > 1, "blocks have times of their own"
