@@ -20,7 +20,6 @@ from sake_jax.metrics.judge import Perplexity as Perplexity
 from sake_jax.metrics.judge import default_judge as default_judge
 from sake_jax.metrics.judge import load_judge as load_judge
 from sake_jax.metrics.judge import perplexity as perplexity
-from sake_jax.metrics.judge import usual_judge as usual_judge
 from sake_jax.metrics.mauve import mauve as mauve
 from sake_jax.metrics.novelty import distinct_count as distinct_count
 from sake_jax.metrics.novelty import partition as partition
