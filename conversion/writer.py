@@ -120,7 +120,7 @@ def _end(
         written_by=f"sake-jax {version('sake-jax')}",
     )
     manifest.write(folder)
-    journal.path.unlink()
+    journal.file.path.unlink()
     return manifest
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from sake_jax import guidance as guidance
-from sake_jax.conversion import load as load
 from sake_jax.core import Canvas as Canvas
 from sake_jax.core import Context as Context
 from sake_jax.core import Denoiser as Denoiser
@@ -76,14 +75,26 @@ from sake_jax.schedules import schedule as schedule
 from sake_jax.sharding import mesh as mesh
 
 if _TYPE_CHECKING:
+    from sake_jax import conversion as conversion
     from sake_jax import metrics as metrics
     from sake_jax import testing as testing
+    from sake_jax.conversion import load as load
 
 __version__ = _version("sake-jax")
 
+_LATER = ("conversion", "evaluate", "experiments", "metrics", "planning", "testing", "training")
+_LATER += ("viewer",)
+"""Modules that a plain `import sake_jax` does not load: checkpoints, chex and the tools cost time
+that a loop of one's own does not need."""
+
 
 def __getattr__(name: str) -> _Any:
-    """Modules that a plain `import sake_jax` does not load: they come when they are asked for."""
-    if name in ("metrics", "testing"):
+    if name == "load":
+        return _importlib.import_module("sake_jax.conversion").load
+    if name in _LATER:
         return _importlib.import_module(f"sake_jax.{name}")
     raise AttributeError(f"module 'sake_jax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, "load"})

@@ -11,25 +11,39 @@ from typing import Any
 import sake_jax as sj
 
 RECORDED = Path(__file__).with_suffix(".txt")
-MODULES = ("evaluate", "guidance", "reveal", "testing")
+MODULES = (
+    "conversion",
+    "generation",
+    "guidance",
+    "metrics",
+    "models",
+    "reveal",
+    "samplers",
+    "sharding",
+    "testing",
+)
+"""The modules of the ground floor: their names are public too."""
 
 
 def public() -> dict[str, Any]:
     """What `sake_jax` offers by name; other modules are there only because of what they hold."""
+    names = (name for name in dir(sj) if not name.startswith("_"))
+    found = {name: getattr(sj, name) for name in sorted({*names, *MODULES})}
     return {
         name: value
-        for name, value in sorted(vars(sj).items())
-        if not name.startswith("_") and (name in MODULES or not isinstance(value, types.ModuleType))
+        for name, value in found.items()
+        if name in MODULES or not isinstance(value, types.ModuleType)
     }
 
 
 def inside(name: str) -> dict[str, Any]:
     """What a public module offers beyond that: its own functions, and those it gathers."""
+    module = getattr(sj, name)
     found = {
         member: value
-        for member, value in sorted(vars(getattr(sj, name)).items())
+        for member, value in sorted(vars(module).items())
         if inspect.isroutine(inspect.unwrap(value)) or inspect.isclass(value)
-        if value.__module__.startswith(f"sake_jax.{name}") and not member.startswith("_")
+        if value.__module__.startswith(module.__name__) and not member.startswith("_")
     }
     elsewhere = public().values()
     return {member: value for member, value in found.items() if value not in elsewhere}
@@ -47,6 +61,8 @@ class Named:
 
 def signature(value: Any) -> str:
     """Parameters and defaults. Types are pyright's business, and would be hard to read here."""
+    if inspect.isclass(value) and issubclass(value, Exception):
+        return ""  # what a caller catches, and does not make
     found = inspect.signature(value)
     parameters = [
         part.replace(annotation=part.empty, default=_shown(part.default))

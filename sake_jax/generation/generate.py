@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from sake_jax.checks import require, whole
-from sake_jax.conversion import load
 from sake_jax.core import Canvas
 from sake_jax.generation.batch import pairs, rows_of, run_batch
 from sake_jax.generation.division import Ran, divide_work
@@ -197,6 +196,8 @@ def replay(
     require("incomplete" not in found, rule, found.get("incomplete"), remedy)
     model = found["model"]
     if lm is None:
+        from sake_jax.conversion import load  # a plain import of the library reads no checkpoints
+
         rule, remedy = "the model must have come from a folder", "pass lm="
         require(model["folder"], rule, None, remedy)
         lm = load(model["folder"], dtype=model["dtype"])
