@@ -51,12 +51,12 @@ def train(
     OUT/model, ready for `sake_jax.load`, with log.jsonl and loss.png beside it.
     """
     with plain_errors():
+        from sake_jax.conversion import SAVED_DTYPES
         from sake_jax.sharding import mesh as make_mesh
         from sake_jax.training import Trainer, read
         from sake_jax.training.figure import loss_curve
-        from sake_jax.training.publish import DTYPES
 
-        one_of("dtype", dtype, DTYPES)
+        one_of("dtype", dtype, SAVED_DTYPES)
         found = read(recipe, data)
         folder = out or Path("runs") / found.name
         trainer = Trainer(found, folder, make_mesh(**mesh_sizes(mesh)) if mesh else None)
