@@ -11,6 +11,7 @@ from sake_jax.conversion.checkpoint import Checkpoint as Checkpoint
 from sake_jax.conversion.checkpoint import in_dtype as in_dtype
 from sake_jax.conversion.checkpoint import int8_config as int8_config
 from sake_jax.conversion.checkpoint import open_checkpoint as open_checkpoint
+from sake_jax.conversion.exporter import SAVED_DTYPES as SAVED_DTYPES
 from sake_jax.conversion.exporter import export as export
 from sake_jax.conversion.exporter import save as save
 from sake_jax.conversion.families import Family as Family

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import ml_dtypes
@@ -19,7 +20,12 @@ from sake_jax.conversion.weights import Held, Weights
 from sake_jax.models import ModelConfig, network
 from sake_jax.typing import Params
 
-DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+SAVED_DTYPES: dict[str, Any] = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+}
+"""What `save` writes weights as, by name."""
 SHARD = 2 * 2**30
 """Bytes of one safetensors file, unless a single tensor has more."""
 
@@ -58,7 +64,7 @@ def save(
       folder: a new or empty one.
       dtype: "float32", "float16" or "bfloat16"; rotary frequencies and the like stay as they are.
     """
-    kind = DTYPES[one_of("dtype", dtype, DTYPES)]
+    kind = SAVED_DTYPES[one_of("dtype", dtype, SAVED_DTYPES)]
     family, exact = families.family(config.family), network.exact_params(config.network)
     leaves = jax.device_get(network.flatten_params(params))
     cast = {path: leaf if path in exact else leaf.astype(kind) for path, leaf in leaves.items()}

@@ -50,12 +50,12 @@ def train(
     Ctrl-C or SIGTERM saves and stops; the same command goes on. At the end the model is in
     OUT/model, ready for `sake_jax.load`, with log.jsonl and loss.png beside it.
     """
+    from sake_jax.conversion import SAVED_DTYPES
     from sake_jax.sharding import mesh as make_mesh
     from sake_jax.training import Trainer, read
     from sake_jax.training.figure import loss_curve
-    from sake_jax.training.publish import DTYPES
 
-    one_of("dtype", dtype, DTYPES)
+    one_of("dtype", dtype, SAVED_DTYPES)
     chosen = read(recipe, data)
     folder = out or Path("runs") / chosen.name
     trainer = Trainer(chosen, folder, make_mesh(**mesh_sizes(mesh)) if mesh else None)

@@ -1,13 +1,14 @@
 """LLaDA-8B in small, with random weights: a model whose steps cost in its proportions."""
 
 import dataclasses
+from typing import cast
 
 import jax
 
 from sake_jax.conversion import family, model_config
 from sake_jax.models import LanguageModel, TransformerConfig, init
 
-LLADA = model_config("llada-8b").network
+LLADA = cast(TransformerConfig, model_config("llada-8b").network)
 SHARE = LLADA.V / (LLADA.N * LLADA.D)
 """A row takes V D operations in the head and 13 N D² in the layers: with V as N D, the head has the
 share that it has in LLaDA-8B."""
