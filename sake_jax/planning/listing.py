@@ -7,6 +7,7 @@ A loop's body stands there once; how often it runs is read from its condition.
 import dataclasses
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
@@ -51,10 +52,16 @@ class Total:
         return Total(times * self.cycles, {k: times * v for k, v in self.sent.items()})
 
 
-def total(text: str) -> Total:
-    """Of a compiled program, from its text."""
+def total(text: str, shares: Sequence[float] | None = None) -> Total:
+    """Of a compiled program, from its text.
+
+    Args:
+      text: as the compiler prints its program.
+      shares: how often each branch of a choice with as many branches is taken; of every other
+        choice the dearest branch counts.
+    """
     parts, entry = _parts(text)
-    return _sum(parts, entry)
+    return _sum(parts, entry, shares)
 
 
 def rounds(parts: dict[str, Part], condition: str) -> int:
@@ -63,18 +70,25 @@ def rounds(parts: dict[str, Part], condition: str) -> int:
     return max(limits, default=1)
 
 
-def _sum(parts: dict[str, Part], name: str) -> Total:
+def _sum(parts: dict[str, Part], name: str, shares: Sequence[float] | None) -> Total:
     part = parts.get(name)
     if part is None:
         return Total(0.0, {})
-    found = Total(part.cycles, part.sent)
+    result = Total(part.cycles, part.sent)
     for condition, body in part.loops:
-        found += (_sum(parts, condition) + _sum(parts, body)) * rounds(parts, condition)
+        once = _sum(parts, condition, shares) + _sum(parts, body, shares)
+        result += once * rounds(parts, condition)
     for branches in part.choices:
-        found += max((_sum(parts, branch) for branch in branches), key=lambda one: one.cycles)
+        result += _choice([_sum(parts, branch, shares) for branch in branches], shares)
     for called in part.calls:
-        found += _sum(parts, called)
-    return found
+        result += _sum(parts, called, shares)
+    return result
+
+
+def _choice(branches: list[Total], shares: Sequence[float] | None) -> Total:
+    if shares is None or len(shares) != len(branches):
+        return max(branches, key=lambda branch: branch.cycles)
+    return sum((b * s for b, s in zip(branches, shares, strict=True)), Total(0.0, {}))
 
 
 def _parts(text: str) -> tuple[dict[str, Part], str]:

@@ -137,7 +137,7 @@ def compiled(found: Plan, arguments: Any) -> Plan:
         analysis.output_size_in_bytes,
         analysis.peak_memory_in_bytes,
     )
-    own = _listed(program)
+    own = _listed(program, shares(arguments[0]))
     costs = program.cost_analysis() or {}
     return dataclasses.replace(
         found,
@@ -148,9 +148,9 @@ def compiled(found: Plan, arguments: Any) -> Plan:
     )
 
 
-def _listed(program: Any) -> Total | None:
+def _listed(program: Any, shares: tuple[float, ...] | None) -> Total | None:
     try:
-        return total(program.as_text())
+        return total(program.as_text(), shares)
     except jax.errors.JaxRuntimeError:  # some asynchronous copies cannot be read back as text
         return None
 

@@ -48,6 +48,13 @@ def test_loops_and_choices_count():
     assert found.sent == {"all-reduce": 4 * 32 * 64, "all-gather": 4 * 40}
 
 
+def test_a_choice_by_shares():
+    """As with a cache, whose reads are whole at the first step of a block only."""
+    assert total(TEXT, (0.75, 0.25)).cycles == 1 + 4 * (32 * 100 + 50 + 0.75 * 7 + 0.25 * 20)
+    # Shares for another number of branches are about another choice.
+    assert total(TEXT, (0.5, 0.25, 0.25)).cycles == total(TEXT).cycles
+
+
 def test_a_part_of_it():
     assert (total(TEXT) * 0.25).cycles == total(TEXT).cycles / 4
 
