@@ -4,15 +4,17 @@ Two ways to the same logits: folded, W (h + g), one evaluation of the head on th
 together, W [h, g], one evaluation on rows and pushes, after which psi = W g is known by itself. The
 weights are read once either way, so the second way costs operations and logits, not weights.
 
-By our count and by the compiler's estimate for LLaDA-8B in bfloat16 (needs libtpu), and by the clock
-for the small model of `sake-jax bench` on this machine, rounds in turn:
+By our count and by the compiler's estimate for LLaDA-8B in bfloat16 (needs libtpu), and by the
+clock for the small model of `sake-jax bench` on this machine, rounds in turn. The compiler takes a
+minute or two for each program; rows that the file has are not asked for again:
 
-    python benchmarks/folding.py --plan --measure --out benchmarks/results/folding.json
+    python benchmarks/folding.py --plan --compile --measure --out benchmarks/results/folding.json
 """
 
 import argparse
 import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from sake_jax.tables import table
 PROMPT, LENGTH = 128, 256
 CHIPS = {1: ("v6e:1x1", {}), 32: ("v5e:2x4", {"tensor": 8})}
 """By rows of a batch: 32 rows and LLaDA-8B are too much for one chip."""
+CASES = list(itertools.product(CHIPS, ("none", "dual"), (32, LENGTH)))
 
 
 class Together(sj.Guidance):
@@ -52,15 +55,16 @@ FORMS: dict[str, Form] = {
 }
 
 
-def plans(compile_it: bool) -> list[dict[str, Any]]:
-    """A row for each batch, block and cache: ms of a step in each form."""
-    rows = []
-    for batch, cache, block in itertools.product(CHIPS, ("none", "dual"), (32, LENGTH)):
+def plans(known: list[dict[str, Any]], compile_it: bool) -> Iterator[dict[str, Any]]:
+    """A row for each batch, block and cache that is not known yet: ms of a step in each form."""
+    for batch, cache, block in CASES:
         name, mesh = CHIPS[batch]
+        row: dict[str, Any] = {"where": name, "batch": batch, "block": block, "cache": cache}
+        if any(row.items() <= other.items() for other in known):
+            continue
         chips = planning.topology(name)
         request = Request(length=LENGTH, block=block, cache=cache, temperature=0.7)
         job = planning.Job(planning.described("llada-8b"), request, batch=batch, prompt=PROMPT)
-        row = {"where": name, "batch": batch, "block": block, "cache": cache}
         for form in FORMS:
             with_compiler = compile_it and form != "none"
             each = planning.plan(job.in_form(FORMS[form]), chips, mesh, with_compiler)
@@ -69,27 +73,23 @@ def plans(compile_it: bool) -> list[dict[str, Any]]:
                 row[form]["compiler"] = 1e3 * each.compiler_seconds
             if with_compiler:
                 row[form]["peak"] = each.memory.peak / 2**30 if each.memory else each.complaint
-        print(json.dumps(row), flush=True)
-        rows.append(row)
-    return rows
+        yield row
 
 
-def measured(rounds: int) -> list[dict[str, Any]]:
+def measured(rounds: int) -> Iterator[dict[str, Any]]:
     """The small model by the clock: ms of a step in each form, and together / folded."""
-    lm, rows = scaled(), []
+    lm = scaled()
     for batch, block in itertools.product((1, 32), (32, LENGTH)):
         request = Request(length=block, steps=16 if batch == 1 else 4, temperature=0.7)
         job = planning.Job(lm.config, request, batch=batch, prompt=PROMPT)
         sides = {name: program(job.in_form(form), lm.params)[0] for name, form in FORMS.items()}
         times = measure(f"batch {batch}, window {block}", sides, rounds, ["none", "folded"])
-        row = {"where": "CPU", "batch": batch, "block": block, "cache": "none"}
+        row: dict[str, Any] = {"where": "CPU", "batch": batch, "block": block, "cache": "none"}
         for name, seconds in times["seconds"].items():
             row[name] = {"clock": 1e3 * sorted(seconds)[len(seconds) // 2] / request.steps}
         row["ratio"] = times["against"]["folded"]["together"]
         row["others"] = times["others"]
-        print(json.dumps(row), flush=True)
-        rows.append(row)
-    return rows
+        yield row
 
 
 def page(results: dict[str, Any]) -> str:
@@ -98,8 +98,9 @@ def page(results: dict[str, Any]) -> str:
     planned = [
         [*head, "none", "folded", "together", "together / folded", "by the compiler", "peak"]
     ]
-    for row in results.get("planned", []):
-        planned.append([*_place(row), *_times(row, "count"), *_compiler(row)])
+    planned += [
+        [*_place(row), *_times(row, "count"), *_compiler(row)] for row in results.get("planned", [])
+    ]
     clock = [[*head, "none", "folded", "together", "together / folded", "others' cores"]]
     for row in results.get("measured", []):
         ratio = "{:+.1%} ({:+.1%} to {:+.1%})".format(*(part - 1 for part in row["ratio"]))
@@ -147,13 +148,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a JSON file; the page goes beside it")
     options = parser.parse_args()
     results = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
-    if options.plan:
-        results["planned"] = plans(options.compile)
-    if options.measure:
-        results["measured"] = measured(options.rounds)
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=1) + "\n")
-        options.out.with_suffix(".md").write_text(page(results) + "\n")
+    for part, rows in (
+        ("planned", plans(results.get("planned", []), options.compile) if options.plan else ()),
+        ("measured", measured(options.rounds) if options.measure else ()),
+    ):
+        for row in rows:
+            print(json.dumps(row), flush=True)
+            results.setdefault(part, []).append(row)
+            if options.out:
+                options.out.write_text(json.dumps(results, indent=1) + "\n")
+                options.out.with_suffix(".md").write_text(page(results) + "\n")
     print(page(results))
 
 
