@@ -20,11 +20,10 @@ from typing import Any
 
 import sake_jax as sj
 from sake_jax import planning
-from sake_jax.planning.bench.clock import program
-from sake_jax.planning.bench.interleaved import measure
-from sake_jax.planning.bench.scaled import scaled
-from sake_jax.planning.forms import Form, guided
-from sake_jax.samplers.request import Request
+from sake_jax.planning.bench.clock import compiled_run
+from sake_jax.planning.bench.interleaved import measure_in_turn
+from sake_jax.planning.bench.scaled import scaled_model
+from sake_jax.planning.forms import Form, with_guidance
 from sake_jax.tables import table
 
 PROMPT, LENGTH = 128, 256
@@ -49,9 +48,9 @@ class Together(sj.Guidance):
 
 
 FORMS: dict[str, Form] = {
-    "none": guided(sj.identity()),
-    "folded": guided(sj.sake(1.0)),
-    "together": guided(Together(sj.sake(1.0))),
+    "none": with_guidance(sj.identity()),
+    "folded": with_guidance(sj.sake(1.0)),
+    "together": with_guidance(Together(sj.sake(1.0))),
 }
 
 
@@ -63,11 +62,11 @@ def plans(known: list[dict[str, Any]], compile_it: bool) -> Iterator[dict[str, A
         if any(row.items() <= other.items() for other in known):
             continue
         chips = planning.topology(name)
-        request = Request(length=LENGTH, block=block, cache=cache, temperature=0.7)
+        request = sj.Request(length=LENGTH, block=block, cache=cache, temperature=0.7)
         job = planning.Job(planning.described("llada-8b"), request, batch=batch, prompt=PROMPT)
         for form in FORMS:
             with_compiler = compile_it and form != "none"
-            each = planning.plan(job.in_form(FORMS[form]), chips, mesh, with_compiler)
+            each = planning.forecast(job.in_form(FORMS[form]), chips, mesh, with_compiler)
             row[form] = {"count": 1e3 * each.cost.seconds}
             if each.compiler_seconds:
                 row[form]["compiler"] = 1e3 * each.compiler_seconds
@@ -78,12 +77,14 @@ def plans(known: list[dict[str, Any]], compile_it: bool) -> Iterator[dict[str, A
 
 def measured(rounds: int) -> Iterator[dict[str, Any]]:
     """The small model by the clock: ms of a step in each form, and together / folded."""
-    lm = scaled()
+    lm = scaled_model()
     for batch, block in itertools.product((1, 32), (32, LENGTH)):
-        request = Request(length=block, steps=16 if batch == 1 else 4, temperature=0.7)
+        request = sj.Request(length=block, steps=16 if batch == 1 else 4, temperature=0.7)
         job = planning.Job(lm.config, request, batch=batch, prompt=PROMPT)
-        sides = {name: program(job.in_form(form), lm.params)[0] for name, form in FORMS.items()}
-        times = measure(f"batch {batch}, window {block}", sides, rounds, ["none", "folded"])
+        sides = {
+            name: compiled_run(job.in_form(form), lm.params)[0] for name, form in FORMS.items()
+        }
+        times = measure_in_turn(f"batch {batch}, window {block}", sides, rounds, ["none", "folded"])
         row: dict[str, Any] = {"where": "CPU", "batch": batch, "block": block, "cache": "none"}
         for name, seconds in times["seconds"].items():
             row[name] = {"clock": 1e3 * sorted(seconds)[len(seconds) // 2] / request.steps}

@@ -48,6 +48,7 @@ from sake_jax.likelihood import bound as bound
 from sake_jax.likelihood import log_likelihood as log_likelihood
 from sake_jax.models import LanguageModel as LanguageModel
 from sake_jax.node import Node as Node
+from sake_jax.samplers import Request as Request
 from sake_jax.samplers import Sampler as Sampler
 from sake_jax.samplers import ancestral as ancestral
 from sake_jax.samplers import block as block

@@ -64,8 +64,7 @@ def plan(
     with plain_errors():
         from sake_jax import planning
         from sake_jax.conversion.loader import attending
-        from sake_jax.planning import overhead, report
-        from sake_jax.planning.sweep import best
+        from sake_jax.planning import report
 
         request = options.requested(
             Request(length=128),
@@ -86,17 +85,17 @@ def plan(
         chips = planning.topology(topology)
         tried = planning.sweep(job, chips) if sweep else []
         if tried:
-            found = best(tried) if compile_it else tried[0]
+            found = planning.fastest_that_fits(tried) if compile_it else tried[0]
         else:
-            found = planning.plan(job, chips, mesh_sizes(mesh), compile_it)
-        added = overhead.overheads(job, chips, found.mesh)
+            found = planning.forecast(job, chips, mesh_sizes(mesh), compile_it)
+        added = planning.overheads(job, chips, found.mesh)
         if as_json:
             guided = {name: report.as_json(each) for name, each in added.items()}
             told = report.as_json(found) | {"guidances": guided}
             meshes = [report.as_json(each) for each in tried]
             typer.echo(json.dumps(told | {"sweep": meshes}, indent=2))
             return
-        parts = [f"# {model} on {chips.name}", report.told(found)]
-        parts += ["## Meshes", report.sweep_table(tried)] if tried else []
-        parts += ["## What guidance adds", report.overhead_table(added), report.ACCOUNTING]
+        parts = [f"# {model} on {chips.name}", report.render_forecast(found)]
+        parts += ["## Meshes", report.render_sweep(tried)] if tried else []
+        parts += ["## What guidance adds", report.render_overheads(added), report.ACCOUNTING]
         Console().print(Markdown("\n\n".join(parts)))

@@ -6,6 +6,7 @@
 """
 
 from sake_jax.guidance.compose import chain as chain
+from sake_jax.guidance.compose import guide as guide
 from sake_jax.guidance.compose import identity as identity
 from sake_jax.guidance.compose import when as when
 from sake_jax.guidance.contrast import adaptive_free as adaptive_free

@@ -11,6 +11,7 @@ from sake_jax.samplers.plans import descent as descent
 from sake_jax.samplers.presets import ancestral as ancestral
 from sake_jax.samplers.presets import block as block
 from sake_jax.samplers.presets import masked as masked
+from sake_jax.samplers.request import Request as Request
 from sake_jax.samplers.step import Sampler as Sampler
 from sake_jax.samplers.step import State as State
 from sake_jax.samplers.step import sampler as sampler

@@ -1,4 +1,4 @@
-"""What a compiled program says of itself: cycles and collectives, loops by their rounds.
+"""What a compiled program says of itself in HLO, the compiler's text: cycles and collectives.
 
 The TPU compiler writes an estimate of cycles beside every fused operation of its program's text.
 A loop's body stands there once; how often it runs is read from its condition.
@@ -23,7 +23,7 @@ SIZES = {"pred": 1, "bf16": 2}
 
 
 @dataclasses.dataclass
-class Part:
+class Computation:
     """A computation of the program: what it does itself, and what it calls how often."""
 
     cycles: float = 0.0
@@ -36,96 +36,98 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True)
-class Total:
-    """Of a whole run."""
+class ProgramCost:
+    """What a compiled program, or a part of it, takes."""
 
     cycles: float
     sent: dict[str, float]
     """Bytes of collectives' results by kind."""
 
-    def __add__(self, other: "Total") -> "Total":
+    def __add__(self, other: "ProgramCost") -> "ProgramCost":
         kinds = self.sent | other.sent
         sent = {kind: self.sent.get(kind, 0) + other.sent.get(kind, 0) for kind in kinds}
-        return Total(self.cycles + other.cycles, sent)
+        return ProgramCost(self.cycles + other.cycles, sent)
 
-    def __mul__(self, times: float) -> "Total":
-        return Total(times * self.cycles, {k: times * v for k, v in self.sent.items()})
+    def __mul__(self, times: float) -> "ProgramCost":
+        return ProgramCost(times * self.cycles, {k: times * v for k, v in self.sent.items()})
 
 
-def total(text: str, shares: Sequence[float] | None = None) -> Total:
-    """Of a compiled program, from its text.
+def program_cost(text: str, shares: Sequence[float] | None = None) -> ProgramCost:
+    """What a whole run of a compiled program takes, loops by their rounds.
 
     Args:
       text: as the compiler prints its program.
       shares: how often each branch of a choice with as many branches is taken; of every other
         choice the dearest branch counts.
     """
-    parts, entry = _parts(text)
-    return _sum(parts, entry, shares)
+    computations, entry = _computations(text)
+    return _sum(computations, entry, shares)
 
 
-def rounds(parts: dict[str, Part], condition: str) -> int:
+def loop_rounds(computations: dict[str, Computation], condition: str) -> int:
     """How often a loop runs: what its counter is compared with; once if that is not a number."""
-    limits = parts[condition].limits if condition in parts else []
+    limits = computations[condition].limits if condition in computations else []
     return max(limits, default=1)
 
 
-def _sum(parts: dict[str, Part], name: str, shares: Sequence[float] | None) -> Total:
-    part = parts.get(name)
-    if part is None:
-        return Total(0.0, {})
-    result = Total(part.cycles, part.sent)
-    for condition, body in part.loops:
-        once = _sum(parts, condition, shares) + _sum(parts, body, shares)
-        result += once * rounds(parts, condition)
-    for branches in part.choices:
-        result += _choice([_sum(parts, branch, shares) for branch in branches], shares)
-    for called in part.calls:
-        result += _sum(parts, called, shares)
+def _sum(
+    computations: dict[str, Computation], name: str, shares: Sequence[float] | None
+) -> ProgramCost:
+    own = computations.get(name)
+    if own is None:
+        return ProgramCost(0.0, {})
+    result = ProgramCost(own.cycles, own.sent)
+    for condition, body in own.loops:
+        once = _sum(computations, condition, shares) + _sum(computations, body, shares)
+        result += once * loop_rounds(computations, condition)
+    for branches in own.choices:
+        result += _choice([_sum(computations, branch, shares) for branch in branches], shares)
+    for called in own.calls:
+        result += _sum(computations, called, shares)
     return result
 
 
-def _choice(branches: list[Total], shares: Sequence[float] | None) -> Total:
+def _choice(branches: list[ProgramCost], shares: Sequence[float] | None) -> ProgramCost:
     if shares is None or len(shares) != len(branches):
         return max(branches, key=lambda branch: branch.cycles)
-    return sum((b * s for b, s in zip(branches, shares, strict=True)), Total(0.0, {}))
+    return sum((b * s for b, s in zip(branches, shares, strict=True)), ProgramCost(0.0, {}))
 
 
-def _parts(text: str) -> tuple[dict[str, Part], str]:
-    parts: dict[str, Part] = {}
-    entry, own = "", Part()
+def _computations(text: str) -> tuple[dict[str, Computation], str]:
+    computations: dict[str, Computation] = {}
+    entry, own = "", Computation()
     for line in text.splitlines():
         header = COMPUTATION.match(line)
         if header:
-            own = parts.setdefault(header[1], Part())
+            own = computations.setdefault(header[1], Computation())
             entry = header[1] if line.startswith("ENTRY") else entry
         else:
             _read(line, own)
-    return parts, entry
+    return computations, entry
 
 
-def _read(line: str, own: Part) -> None:
+def _read(line: str, own: Computation) -> None:
     own.limits += [int(number) for number in LIMIT.findall(line)]
     own.cycles += sum(map(int, CYCLES.findall(line)))
     collective = COLLECTIVE.search(line)
     if collective:
-        own.sent[collective[2]] = own.sent.get(collective[2], 0) + size(collective[1])
+        own.sent[collective[2]] = own.sent.get(collective[2], 0) + byte_size(collective[1])
         return
     called = dict(CALLED.findall(line))
     if " while(" in line:
         own.loops.append((called["condition"], called["body"]))
     elif " conditional(" in line:
-        found: list[Any] = BRANCHES.findall(line)
-        names = [name for many, one in found for name in (many or one).split(",")]
+        matches: list[Any] = BRANCHES.findall(line)
+        names = [name for many, one in matches for name in (many or one).split(",")]
         own.choices.append([name.strip().lstrip("%") for name in names])
     elif " call(" in line and "to_apply" in called:
         own.calls.append(called["to_apply"])
 
 
-def size(shapes: str) -> int:
+def byte_size(shapes: str) -> int:
     """Bytes of the arrays in a type.
 
-    >>> size("(bf16[2,8]{1,0}, f32[4])")
+    >>> byte_size("(bf16[2,8]{1,0}, f32[4])")
     48
     """
     return sum(
