@@ -108,16 +108,10 @@ def page(results: dict[str, Any]) -> str:
         times = _times(row, "clock")[:3]
         clock.append([*_place(row), *times, ratio, f"{row['others']:.2f}"])
     title = f"LLaDA-8B in bfloat16, prompt {PROMPT}, {LENGTH} tokens, ms of a step by our count"
-    return "\n\n".join(
-        [
-            "# What folding before the head buys",
-            "`python benchmarks/folding.py --plan --measure` prints this page.",
-            f"## {title}",
-            table(planned),
-            "## The small model of `sake-jax bench`, ms of a step by the clock",
-            table(clock),
-        ]
-    )
+    command = "`python benchmarks/folding.py --plan --compile --measure` prints this page."
+    parts = ["# What folding before the head buys", command, f"## {title}", table(planned)]
+    parts += ["## The small model of `sake-jax bench`, ms of a step by the clock"]
+    return "\n\n".join([*parts, table(clock) if len(clock) > 1 else "Not measured yet."])
 
 
 def _place(row: dict[str, Any]) -> list[str]:
@@ -136,7 +130,7 @@ def _compiler(row: dict[str, Any]) -> list[str]:
         times = f"{folded['compiler']:.2f}, {together['compiler']:.2f}: {ratio:+.2%}"
     else:
         times = "not asked" if "peak" not in folded else "not said"
-    peaks = [each.get("peak", "") for each in (folded, together)]
+    peaks = [each["peak"] for each in (folded, together) if "peak" in each]
     return [times, ", ".join(f"{p:.2f} GiB" if isinstance(p, float) else p for p in peaks)]
 
 

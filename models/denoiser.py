@@ -1,7 +1,6 @@
 """A network as the samplers see it: a `sake_jax.core.Denoiser`."""
 
 import functools
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -10,7 +9,7 @@ from flax import struct
 from jax import Array
 
 from sake_jax.checks import require
-from sake_jax.core import Tables, View
+from sake_jax.core import Reread, Tables, View
 from sake_jax.models import network
 from sake_jax.models.attention import Memory
 from sake_jax.models.config import NetworkConfig
@@ -57,14 +56,13 @@ class NetworkDenoiser(Node):
     def read(self, params: Params, view: View, cache: Any) -> tuple[Features, Any]:
         """Features of all columns, aligned with the token they predict.
 
-        Without a cache everything is computed. With one, all columns when `view.refresh` says
-        so, else the window (or `view.reread` columns from its start, or as many before it too
-        when `view.lookback` says so); the others keep their keys, values and features.
+        Without a cache everything is computed. With one, the columns that `view.reread` chooses,
+        the window by default; the others keep their keys, values and features.
         """
-        size = self.config.block_size
+        size, begins = self.config.block_size, view.canvas.generation_start
         rule = f"block diffusion must start at a multiple of its block of {size} columns"
-        fits = not size or view.origin % size == 0
-        require(fits, rule, view.origin, f"make the canvas with align={size}")
+        fits = not size or begins % size == 0
+        require(fits, rule, begins, f"make the canvas with align={size}")
         page = Page(
             tokens=view.tokens,
             positions=view.positions,
@@ -74,28 +72,21 @@ class NetworkDenoiser(Node):
         )
         if cache is None:
             return self.align(network.apply(self.config, params, page, whole(page)).features), None
-        columns = page.tokens.shape[1]
-        # A shifted network predicts the window's first token one column earlier.
-        ahead, back = view.reread or view.width, int(self.shifted)
 
-        def some(back: int, cache: Cache) -> Cache:
-            width = min(back + ahead, columns)
-            start = jnp.clip(view.start - back, 0, columns - width)
+        def reread(span: tuple[int, int] | None, cache: Cache) -> Cache:
+            if span is None:
+                return self._update(params, page, whole(page, cache.memory), cache)
+            columns = page.tokens.shape[1]
+            # A shifted network predicts the span's first token one column earlier.
+            before = span[0] + int(self.shifted)
+            width = min(before + span[1], columns)
+            start = jnp.clip(view.window_start - before, 0, columns - width)
             return self._update(params, page, Work(start, cache.memory, width=width), cache)
 
-        def all_(cache: Cache) -> Cache:
-            return self._update(params, page, whole(page, cache.memory), cache)
-
-        # From the least to the most; the last one asked for is done.
-        ways: list[Callable[[Cache], Cache]] = [functools.partial(some, back)]
-        way = jnp.int32(0)
-        if view.lookback is not None:
-            ways.append(functools.partial(some, back + view.width))
-            way = jnp.where(view.lookback, 1, way)
-        if view.refresh is not None:
-            ways.append(all_)
-            way = jnp.where(view.refresh, len(ways) - 1, way)
-        cache = jax.lax.switch(way, ways, cache)
+        # A branch for each span: the compiler must know how many columns are recomputed.
+        chosen = view.reread or Reread(jnp.int32(0), ((0, view.width),))
+        branches = [functools.partial(reread, span) for span in chosen.spans]
+        cache = jax.lax.switch(chosen.choice, branches, cache)
         return self.align(cache.features), cache
 
     def head(self, params: Params, rows: Rows) -> Logits:

@@ -145,7 +145,7 @@ class RepetitionPenalty(sj.Guidance):
         written = ~ctx.view.open & ctx.view.attend
         places = jax.nn.one_hot(ctx.view.tokens, logits.shape[-1]) * written[..., None]
         there = jnp.max(places, axis=1)
-        return logits - ctx.number(self.strength) * there[:, None, :], state
+        return logits - ctx.number(self.strength) * there[:, None, :], state, None
 
 
 check_guidance(RepetitionPenalty(2.0))
@@ -161,7 +161,7 @@ class Favourite(sj.Guidance):
     """Adds to the logit of token 3."""
 
     def apply(self, logits, psi, state, ctx):
-        return logits.at[..., 3].add(1.0), state
+        return logits.at[..., 3].add(1.0), state, None
 
 
 try:
@@ -207,7 +207,7 @@ def grid(params, strength):
     guidance = sj.chain(sj.top_p(0.95), sj.sake(strength, self_term=0.0))
     how = sj.masked(lm, length=16, guidance=guidance, draw=sj.temperature(0.8))
     done, info = sj.run(how, params, key, canvas)
-    return done.tokens[:, canvas.start :], jnp.mean(info.entropy, axis=1)
+    return done.tokens[:, canvas.generation_start :], jnp.mean(info.entropy, axis=1)
 
 
 strengths = jnp.array([0.0, 0.5, 1.0, 2.0, 4.0])

@@ -21,9 +21,15 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 
 import sake_jax as sj
-from sake_jax.guidance import budget
-from sake_jax.guidance.compose import chain, guide
-from sake_jax.guidance.entropy import covariance, entropy, entropy_slope, kl
+from sake_jax.guidance import (
+    budget,
+    chain,
+    covariance,
+    entropy_slope,
+    guide,
+    kl_divergence,
+    shannon_entropy,
+)
 from sake_jax.testing import ToyDenoiser, toy_context, toy_params
 
 denoiser, params = ToyDenoiser(), toy_params(0)
@@ -219,7 +225,7 @@ strengths = jnp.linspace(0, 1.5, 61)
 @jax.jit
 def curves(strengths, push):
     """The entropy at each strength, and its derivative there."""
-    along = jax.value_and_grad(lambda strength: entropy(logits + strength * push))
+    along = jax.value_and_grad(lambda strength: shannon_entropy(logits + strength * push))
     return jax.vmap(along)(strengths)
 
 
@@ -262,7 +268,7 @@ push = 3 * noise
 caps = jnp.array([0.01, 0.1, 0.5, 10.0])
 fractions = jax.jit(jax.vmap(lambda cap: budget.fraction(logits, push, cap)))(caps)
 for cap, fraction in zip(caps.tolist(), fractions.tolist(), strict=True):
-    moved = float(kl(logits + fraction * push, logits))
+    moved = float(kl_divergence(logits + fraction * push, logits))
     print(f"budget {cap:5.2f} nats: {fraction:6.1%} of the signal, moved {moved:.3f} nats")
     assert moved <= cap
 

@@ -26,6 +26,7 @@ from sake_jax.guidance import classifier_free as classifier_free
 from sake_jax.guidance import collision as collision
 from sake_jax.guidance import diversity as diversity
 from sake_jax.guidance import forbid as forbid
+from sake_jax.guidance import guided_logits as guided_logits
 from sake_jax.guidance import identity as identity
 from sake_jax.guidance import log_determinant as log_determinant
 from sake_jax.guidance import min_p as min_p

@@ -42,16 +42,19 @@ def number(
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,
+    schedule: bool = True,
 ) -> Any:
     """Returns `value` if every concrete number in it is finite and inside the bounds.
 
-    A schedule is checked at several points of the progress. Traced values pass: they
-    have no value yet. Plain numbers come back as floats: an int and a float would be two
-    programs to the compiler.
+    A schedule is checked at several points of the progress, or refused where `schedule` is
+    False. Traced values pass: they have no value yet. Plain numbers come back as floats: an int
+    and a float would be two programs to the compiler.
     """
     rule = f"{name} must be a number or a schedule"
     plain_function = callable(value) and not hasattr(value, "numbers")
     require(not plain_function, rule, value, "wrap a function in sj.schedule")
+    rule_once = f"{name} must be one number for the whole run"
+    require(schedule or not callable(value), rule_once, value, "pass a float")
     numbers = [value(progress) for progress in PROGRESS] if callable(value) else value
     for leaf in jax.tree.leaves(numbers):
         if isinstance(leaf, Tracer):

@@ -6,7 +6,7 @@ model is a `Denoiser`. One step and one loop (`sake_jax.samplers`) serve them al
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
@@ -40,7 +40,7 @@ class Canvas(Node):
 
     >>> import sake_jax as sj
     >>> made = sj.canvas([[1, 2]], 3, mask_id=9, samples=2)
-    >>> made.tokens.tolist(), made.start
+    >>> made.tokens.tolist(), made.generation_start
     ([[1, 2, 9, 9, 9], [1, 2, 9, 9, 9]], 2)
     """
 
@@ -63,27 +63,50 @@ class Canvas(Node):
     log_p: Leaf = None
     """(B, L) log-probability of each token under the guided distribution it was written from;
     None before a run."""
-    start: int = struct.field(pytree_node=False, default=0)
-    """The first generated column."""
+    generation_start: int = struct.field(pytree_node=False, default=0)
+    """The first column that is written; prompts stand before it."""
     samples: int = struct.field(pytree_node=False, default=1)
+    """M: rows of one prompt stand together in runs of M."""
+
+
+class Reread(Node):
+    """Which columns a read with a cache recomputes: one of a few spans, chosen anew at each step.
+
+    A span's width must be known to the compiler, so the plan lists all spans of a run here, and
+    the denoiser compiles a branch for each.
+
+    >>> import jax.numpy as jnp
+    >>> import sake_jax as sj
+    >>> plan = sj.blocks(length=4, steps=4, block=2, cache="dual")
+    >>> reread = plan.view(sj.canvas([[1]], 4, mask_id=9), jnp.int32(3)).reread
+    >>> reread.spans, int(reread.choice)  # a block's second step: the window alone
+    (((0, 2), None), 0)
+    """
+
+    choice: Leaf
+    """() the place in `spans` of the one that is read now."""
+    spans: tuple[tuple[int, int] | None, ...] = struct.field(pytree_node=False, default=(None,))
+    """(columns before the window's start, columns from it on), or None for all columns."""
 
 
 class View(Node):
-    """The canvas at one step, as denoisers, guidances and reveal rules see it.
+    """The canvas at one step, as denoisers, guidances and reveal rules see it: the canvas, the
+    window that is written now, and the clock.
+
+    What the canvas has, a view has too: `view.tokens` is `view.canvas.tokens`, and
+    `view.replace(tokens=...)` gives a view of another canvas.
 
     >>> import jax.numpy as jnp
     >>> import sake_jax as sj
     >>> canvas = sj.canvas([[1]], 4, mask_id=9)
     >>> view = sj.blocks(length=4, steps=4, block=2).view(canvas, jnp.int32(2))
-    >>> int(view.start), view.width, view.quota.tolist()  # the second block has begun
+    >>> int(view.window_start), view.width, view.quota.tolist()  # the second block has begun
     (3, 2, [1])
     """
 
-    tokens: Leaf
-    open: Leaf
-    prompt: Leaf
-    attend: Leaf
-    positions: Leaf
+    canvas: Canvas
+    window_start: Leaf
+    """() the first column of the window."""
     time: Leaf
     """(B,) the noise level t of this step, 1 = all noise."""
     next_time: Leaf
@@ -92,30 +115,66 @@ class View(Node):
     """(B,) the fraction of steps already done."""
     quota: Leaf
     """(B,) how many positions the plan wants revealed at this step."""
-    start: Leaf
-    """() the first column of the window."""
-    cond: Any = None
-    """A label or embedding the denoiser is conditioned on, if any."""
-    mask_id: Leaf = None
     greedy: Leaf = None
     """() whether this step draws without noise; None: it does not."""
-    refresh: Leaf = None
-    """() whether a read with a cache recomputes every column; None: never."""
-    lookback: Leaf = None
-    """() whether a read with a cache recomputes as many columns before the window too; None:
-    never."""
+    reread: Reread | None = None
+    """What a read with a cache recomputes; None: the window."""
     width: int = struct.field(pytree_node=False, default=0)
     """W, the columns of the window."""
-    reread: int = struct.field(pytree_node=False, default=0)
-    """Columns, from the window's start, that a read with a cache recomputes; 0: the window."""
-    samples: int = struct.field(pytree_node=False, default=1)
-    """M: rows of one prompt stand together in runs of M."""
-    origin: int = struct.field(pytree_node=False, default=0)
-    """The first generated column of the canvas."""
+
+    @property
+    def tokens(self) -> Leaf:
+        return self.canvas.tokens
+
+    @property
+    def open(self) -> Leaf:
+        return self.canvas.open
+
+    @property
+    def prompt(self) -> Leaf:
+        return self.canvas.prompt
+
+    @property
+    def attend(self) -> Leaf:
+        return self.canvas.attend
+
+    @property
+    def positions(self) -> Leaf:
+        return self.canvas.positions
+
+    @property
+    def cond(self) -> Leaf:
+        return self.canvas.cond
+
+    @property
+    def mask_id(self) -> Leaf:
+        return self.canvas.mask_id
+
+    @property
+    def samples(self) -> int:
+        return self.canvas.samples
 
     def window(self, columns: Array) -> Array:
         """The window's part of an array whose axis 1 is the canvas."""
-        return jax.lax.dynamic_slice_in_dim(columns, self.start, self.width, axis=1)
+        return jax.lax.dynamic_slice_in_dim(columns, self.window_start, self.width, axis=1)
+
+    def put(self, columns: Array, window: Array) -> Array:
+        """The same array with these values in the window's part."""
+        return jax.lax.dynamic_update_slice_in_dim(columns, window, self.window_start, axis=1)
+
+    def number(self, value: Number, rank: int) -> Array:
+        """A number, a traced array or a schedule at this step, shaped to meet an array of this
+        rank whose first axis is the batch."""
+        value = schedules.at(value, self.progress)
+        return value.reshape((-1,) + (1,) * (rank - 1))
+
+    def replace(self, **changes: Any) -> "View":
+        """A copy with other values in some fields, of the view or of its canvas."""
+        own = {field.name for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        of_canvas = {name: changes.pop(name) for name in changes.keys() - own}
+        if of_canvas:
+            changes["canvas"] = changes.get("canvas", self.canvas).replace(**of_canvas)
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
 
 class Tables(Node):
@@ -204,6 +263,7 @@ class Context:
     """Takes noise tokens out of the head's logits, before any guidance sees them."""
     affine: bool = True
     record: str = "brief"
+    """How much the run records, so that a guidance reports no more; see `Sampler.record`."""
     fold: bool = True
     """Whether pushes may go in before the head; not where the base logits are needed too."""
     cache: Any = None
@@ -220,29 +280,36 @@ class Context:
         return self.view.window(self.view.open & self.view.attend)
 
     def number(self, value: Number, rank: int = 3) -> Array:
-        """A number or schedule at this step, shaped to meet an array of this rank."""
-        value = schedules.at(value, self.view.progress)
-        return value.reshape((-1,) + (1,) * (rank - 1))
+        """See `View.number`."""
+        return self.view.number(value, rank)
 
 
 class Guidance(Node):
     """Reshapes the distribution a token is drawn from. Subclass it, override what you need.
 
     Numbers belong in pytree leaves and choices in static fields: then one compiled
-    program serves every number. All four methods are pure.
+    program serves every number. All methods are pure.
 
     >>> import sake_jax as sj
     >>> class Sharpen(sj.Guidance):
     ...     factor: float = 2.0
     ...
     ...     def apply(self, logits, psi, state, ctx):
-    ...         return self.factor * logits, state
+    ...         return self.factor * logits, state, None
     >>> both = sj.chain(Sharpen(1.5), sj.sake(1.0))
     """
 
     @property
     def folds(self) -> bool:
-        """Whether `apply` is exactly `logits + psi`: then the push may go in before the head."""
+        """Whether `apply` is exactly `logits + psi`: then the push may go in before the head, and
+        `apply` is not called. `push` must then return the state as it is carried."""
+        return False
+
+    @property
+    def couples_samples(self) -> bool:
+        """Whether rows of one prompt look at each other. Then a row's tokens depend on its peers,
+        and nobody cuts the samples of a prompt into several batches. Say so if yours does:
+        it is never guessed."""
         return False
 
     def init(self, ctx: Context) -> GuidanceState:
@@ -253,15 +320,17 @@ class Guidance(Node):
         """Directions in feature space, arrays of shape (B, W, D) in any pytree, or None.
 
         They go through the head in the same evaluation as the features and come
-        back as `psi`, of the same structure with V in place of D.
+        back as `psi`, of the same structure with V in place of D. The state that is returned
+        goes to `apply` of the same step, and may hold more than what is carried between steps.
         """
         return None, state
 
     def apply(
         self, logits: Logits, psi: Any, state: GuidanceState, ctx: Context
-    ) -> tuple[Logits, GuidanceState]:
-        """Logits of the clean token in, guided logits out."""
-        return logits, state
+    ) -> tuple[Logits, GuidanceState, Any]:
+        """Logits of the clean token in; guided logits out, then the state for the next step, and
+        what is only reported: a record of arrays (B, ...) for `Info.signals`, or None."""
+        return logits, state, None
 
     def posterior(
         self, log_q: Logits, logits: Logits, psi: Any, state: GuidanceState, ctx: Context
@@ -281,7 +350,7 @@ class Plan(Protocol):
 
     @property
     def length(self) -> int:
-        """N, the columns that are written, from the canvas' start on."""
+        """N, the columns that are written, from `generation_start` on."""
         ...
 
     @property
@@ -289,14 +358,12 @@ class Plan(Protocol):
         """Whether reads keep keys, values and features from step to step."""
         ...
 
-    @property
-    def segments(self) -> Sequence[Any]:
-        """Runs of steps (first, steps, reread) that one loop serves each."""
+    def view(self, canvas: Canvas, step: Array) -> View:
+        """What is read and written at a step."""
         ...
 
-    def view(self, canvas: Canvas, step: Array) -> View: ...
-    def after(self, canvas: Canvas, step: Array) -> Array:
-        """The next step that has something to do, for loops that may end early."""
+    def next_step(self, canvas: Canvas, step: Array) -> Array:
+        """The step after this one that has something to do, for loops that may end early."""
         ...
 
 

@@ -77,9 +77,10 @@ class Info(Node):
     """The same entropy before guidance (record="signal")."""
     kl: Leaf = None
     """KL(guided || base) in nats, mean over open positions (record="signal")."""
-    signals: tuple[Signal, ...] = ()
-    """One per diversity guidance, in the order of the chain (record="signal")."""
-    start: Leaf = None
+    signals: tuple = ()
+    """What the guidances report, in the order of the chain: a `Signal` for each diversity
+    guidance, and records of your own (record="signal")."""
+    window_start: Leaf = None
     """() the first column of the window (record="full")."""
     base_candidates: Candidates | None = None
     """Before guidance (record="full")."""

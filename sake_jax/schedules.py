@@ -47,7 +47,9 @@ def schedule(shape: Callable[..., Array], *numbers: float | Array) -> Schedule:
         3.0
     """
     require(callable(shape), "shape must be a function of progress", shape, "pass a function")
-    return Schedule(shape, tuple(number("the numbers of a schedule", part) for part in numbers))
+    return Schedule(
+        shape, tuple(number("the numbers of a schedule", n, schedule=False) for n in numbers)
+    )
 
 
 def _linear(progress, start, end):

@@ -12,8 +12,9 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from sake_jax.core import LOWEST, Context, Guidance, Tables, View
+from sake_jax.core import LOWEST, Canvas, Context, Guidance, Reread, Tables, View
 from sake_jax.guidance.compose import chain, guide, last_word
 from sake_jax.node import Node
 from sake_jax.typing import Logits, Params
@@ -43,12 +44,7 @@ class ToyDenoiser(Node):
         rows = jnp.tanh(mixed @ params["mix"]) * params["scale"]
         if cache is None:
             return rows, None
-        column = jnp.arange(rows.shape[1])
-        end = view.start + (view.reread or view.width)
-        fresh = (column >= view.start) & (column < end)
-        if view.refresh is not None:
-            fresh = fresh | view.refresh
-        rows = jnp.where(fresh[None, :, None], rows, cache)
+        rows = jnp.where(_reread(view)[None, :, None], rows, cache)
         return rows, rows
 
     def empty_cache(self, params: Params, batch: int, length: int):
@@ -59,6 +55,17 @@ class ToyDenoiser(Node):
 
     def tables(self, params: Params) -> Tables:
         return Tables(params["input"], params["output"], params["bias"])
+
+
+def _reread(view: View) -> Array:
+    """(L,) which columns a read with a cache recomputes: what `view.reread` chooses."""
+    column = jnp.arange(view.tokens.shape[1])
+    chosen = view.reread or Reread(jnp.int32(0), ((0, view.width),))
+    everything = (column.size, column.size)
+    spans = jnp.asarray([everything if span is None else span for span in chosen.spans])
+    before, after = spans[chosen.choice]
+    first, end = view.window_start - before, view.window_start + after
+    return (column >= first) & (column < end)
 
 
 def toy_params(seed: int, vocabulary: int = 17, width: int = 6, length: int = 32) -> Params:
@@ -88,7 +95,7 @@ def toy_view(
     """A random view: padding on the left, a short prompt, a window at the end, some of it open.
 
     >>> view = toy_view(0, rows=2, length=8, width=3)
-    >>> view.tokens.shape, int(view.start)
+    >>> view.tokens.shape, int(view.window_start)
     ((2, 8), 5)
     """
     random = np.random.default_rng(seed)
@@ -99,21 +106,27 @@ def toy_view(
     is_open = (columns >= start) & (random.random((rows, length)) < 0.6)
     tokens = random.integers(0, mask_id, (rows, length))
     progress = jnp.full(rows, random.uniform(0.1, 0.9), jnp.float32)
-    return View(
+    canvas = Canvas(
         tokens=jnp.asarray(np.where(is_open, mask_id, tokens), jnp.int32),
         open=jnp.asarray(is_open),
         prompt=jnp.asarray((columns >= pads) & (columns < start)),
         attend=jnp.asarray(columns >= pads),
         positions=jnp.asarray(np.repeat(columns, rows, axis=0), jnp.int32),
+        prompt_id=jnp.asarray(np.arange(rows) // 2, jnp.int32),
+        sample_id=jnp.asarray(np.arange(rows) % 2, jnp.int32),
+        cond=jnp.asarray(random.integers(0, 3, rows), jnp.int32),
+        mask_id=jnp.int32(mask_id),
+        generation_start=start,
+        samples=2,
+    )
+    return View(
+        canvas=canvas,
+        window_start=jnp.int32(start),
         time=1 - progress,
         next_time=0.5 * (1 - progress),
         progress=progress,
         quota=jnp.ones(rows, jnp.int32),
-        start=jnp.int32(start),
-        cond=jnp.asarray(random.integers(0, 3, rows), jnp.int32),
         width=width,
-        samples=2,
-        mask_id=jnp.int32(mask_id),
     )
 
 
@@ -132,6 +145,7 @@ def toy_context(params: Params, view: View, **changes: Any) -> Context:
         head=lambda rows: denoiser.head(params, rows),
         read=lambda other, cache: denoiser.read(params, other, cache),
         log_q=lambda logits: logits,
+        fold=changes.get("record", "brief") == "brief",
     )
     return dataclasses.replace(ctx, **changes)
 
@@ -148,7 +162,7 @@ def outcome(guidance: Guidance, params: Params, view: View) -> tuple[Logits, Log
     ctx = toy_context(params, view)
     composed = chain(guidance)
     guided = guide(composed, composed.init(ctx), ctx)
-    return last_word(composed, guided, ctx), ctx.head(ctx.rows)
+    return last_word(composed, guided, ctx.log_q(guided.logits), ctx), ctx.head(ctx.rows)
 
 
 def _hold(true: Any, rule: str, got: str, remedy: str) -> None:
@@ -260,13 +274,18 @@ def _traces(guidance: Guidance, seed: int, permute: Permute | None) -> None:
 
 
 def _batch(guidance: Guidance, seed: int, permute: Permute | None) -> None:
+    """A row alone, or where samples see each other the samples of one prompt."""
     params, view = toy_params(seed), toy_view(seed)
     together, _ = outcome(guidance, params, view)
-    alone = jax.tree.map(lambda x: x[:1] if x.ndim else x, view).replace(samples=1)
+    rows = view.samples if guidance.couples_samples else 1
+    alone = jax.tree.map(lambda x: x[:rows] if x.ndim else x, view).replace(samples=rows)
     single, _ = outcome(guidance, params, alone)
-    rule = "a row must not depend on the other rows of its batch"
-    remedy = 'look at one row at a time, or skip=("batch",) if samples are meant to see each other'
-    _same_distribution(together[:1], single, rule, remedy)
+    rule = "a row must not depend on other rows of its batch"
+    remedy = "look at one row at a time, or declare couples_samples if samples of a prompt are "
+    remedy += "meant to see each other"
+    if guidance.couples_samples:
+        rule, remedy = "a row must not depend on rows of other prompts", "keep prompts apart"
+    _same_distribution(together[:rows], single, rule, remedy)
 
 
 LAWS: dict[str, Callable[[Guidance, int, Permute | None], None]] = {
@@ -301,8 +320,7 @@ def check_guidance(
       seed: of the random scenes it is checked on.
       permute: `(guidance, new_id) -> guidance` for guidances that name token ids: the same
         guidance after token i was renamed new_id[i].
-      skip: names from `LAWS` that are not meant to hold, such as "batch" for guidances in
-        which samples see each other.
+      skip: names from `LAWS` that are not meant to hold.
     """
     for name, law in LAWS.items():
         if name in skip:

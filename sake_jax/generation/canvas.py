@@ -77,7 +77,7 @@ def canvas(
         positions=rows(counted),
         prompt_id=rows(np.arange(len(prompts))),
         sample_id=jnp.asarray(np.tile(np.arange(samples), len(prompts))),
-        start=start,
+        generation_start=start,
         samples=samples,
         mask_id=None if mask_id is None else jnp.int32(mask_id),
     )

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from jax import Array
 from sake_jax.checks import require, whole
 from sake_jax.conversion import load
 from sake_jax.core import Canvas
-from sake_jax.generation.batch import across_samples, pairs, rows_of, run_batch
+from sake_jax.generation.batch import pairs, rows_of, run_batch
 from sake_jax.generation.division import Ran, division
 from sake_jax.generation.ending import Ending, checked
 from sake_jax.generation.prompts import Batch, Prompt, batches, canvas_for, check_context, encode
@@ -114,8 +115,8 @@ def generate(
     rule, remedy = "this sampler needs a model with a mask token", "use ancestral, or set mask_id"
     require(noisy, rule, lm.config.family, remedy)
     rule = "samples of a prompt must fit into a batch where they repel each other"
-    apart = samples <= batch or not across_samples(sampler)
-    require(apart, rule, samples, "raise batch, or lower samples")
+    together = samples <= batch or not sampler.couples_samples
+    require(together, rule, samples, "raise batch, or lower samples")
     rule, remedy = "stop is for writing after a prompt", "leave it out when infilling"
     require(not (infill and stop), rule, stop, remedy)
     prompts = prompts if isinstance(prompts, str) else list(prompts)
@@ -142,14 +143,14 @@ def generate(
 
     ending = Ending(lm, stop, stop_at_end, infill)
     missing = _missing(len(ids), samples, done, sampler)
-    together = samples if across_samples(sampler) else 1
-    work = batches([len(p) for p in ids], missing, among.rows(missing, batch, together))
+    unit = samples if sampler.couples_samples else 1
+    work = batches([len(p) for p in ids], missing, among.rows(missing, batch, unit))
 
     def run(part: Batch) -> Ran:
         canvas = canvas_for(lm, ids, part, length, names=names, infill=infill, cond=cond)
         often = progress or bool(ending.strings)
-        trip = run_batch(lm, sampler, key, canvas, ending, trajectory, often, advance, watch)
-        return Ran(part, *rows_of(trip, canvas, part, ending), record(trip, canvas))
+        ran = run_batch(lm, sampler, key, canvas, ending, trajectory, often, advance, watch)
+        return Ran(part, *rows_of(ran, canvas, part, ending), record(ran, canvas))
 
     seen = {}
     steps = among.rounds(work) * sampler.plan.steps
@@ -193,10 +194,18 @@ def replay(
         require(model["folder"], rule, None, remedy)
         lm = load(model["folder"], dtype=model["dtype"])
     theirs = {name: part for name, part in model.items() if name != "folder"}
-    changed = differences(theirs, json.loads(json.dumps(identity(lm))))
+    mine = _as_known_to(theirs, json.loads(json.dumps(identity(lm))))
+    changed = differences(theirs, mine)
     require(not changed, "the model must be the one that was saved", changed, "load that model")
     sampler = rebuild(found["sampler"], trusted)
     return generate(lm, sampler, key=rebuild(found["key"]), **found["options"])
+
+
+def _as_known_to(theirs: Any, mine: Any) -> Any:
+    """Our description of a model without the fields that theirs, of an earlier version, lacks."""
+    if not isinstance(theirs, dict) or not isinstance(mine, dict):
+        return mine
+    return {key: _as_known_to(theirs[key], part) for key, part in mine.items() if key in theirs}
 
 
 def _read(folder: Path) -> dict:
@@ -212,7 +221,7 @@ def _missing(prompts: int, samples: int, done: dict, sampler: Sampler) -> dict[i
     for prompt in range(prompts):
         missing = [s for s in range(samples) if (prompt, s) not in done]
         if missing:
-            first = 0 if across_samples(sampler) else missing[0]
+            first = 0 if sampler.couples_samples else missing[0]
             found[prompt] = list(range(first, samples))
     return found
 

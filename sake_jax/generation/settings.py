@@ -18,6 +18,14 @@ from sake_jax.checks import require
 LARGEST = 10_000
 """Numbers an array may have: settings are for people to read."""
 
+MOVED = {
+    "sake_jax.process": "sake_jax.samplers.processes",
+    "sake_jax.reveal": "sake_jax.samplers.reveal",
+}
+"""Modules that have moved since version 0.1, so that its settings can still be read."""
+RENAMED = {"sake_jax.samplers.reveal:entropy": "sake_jax.samplers.reveal:low_entropy"}
+"""What has another name there."""
+
 
 def describe(value: Any, name: str = "settings") -> Any:
     """What `rebuild` turns back into the same value.
@@ -99,7 +107,19 @@ def _path(thing: Any, name: str) -> str:
     return f"{module}:{where}"
 
 
+def current_path(path: str) -> str:
+    """Where that stands now which earlier versions wrote as `module:name`.
+
+    >>> current_path("sake_jax.reveal:entropy")
+    'sake_jax.samplers.reveal:low_entropy'
+    """
+    module, _, where = path.partition(":")
+    moved = f"{MOVED.get(module, module)}:{where}"
+    return RENAMED.get(moved, moved)
+
+
 def _find(path: str, trusted: Sequence[str]) -> Any:
+    path = current_path(path)
     module, _, where = path.partition(":")
     known = module.split(".")[0] == "sake_jax" or module in trusted
     rule = f"settings name {path}, so its module must be ours or trusted"

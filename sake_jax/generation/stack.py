@@ -1,13 +1,13 @@
 """Records of several batches as one, in the order of the rows."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from sake_jax.core import Canvas
 from sake_jax.info import Info
-from sake_jax.samplers.loop import Trip
+from sake_jax.samplers.loop import RunProgress
 from sake_jax.sharding import to_host
 
 
@@ -19,31 +19,18 @@ class Record(NamedTuple):
     """(S, B, N)"""
 
 
-def record(trip: Trip, begun: Canvas) -> Record:
-    """Moves what was recorded to the steps of the plan; those not taken changed nothing."""
-    taken = int(trip.taken)
-    steps = np.asarray(trip.steps)[:taken]
-
-    def placed(leaf: Any) -> np.ndarray:
-        leaf = to_host(leaf)
-        out = np.zeros_like(leaf)
-        out[steps] = leaf[:taken]
-        return out
-
-    info = trip.info
-    if info.start is not None:
+def record(progress: RunProgress, begun: Canvas) -> Record:
+    """What was recorded, in the host's memory; columns are counted from the first written one."""
+    info, first = progress.info, begun.generation_start
+    if info.window_start is not None:
+        # One window for all rows, but stacked batches may stand elsewhere.
+        starts = to_host(info.window_start) - first
         rows = info.finite.shape[1]
-        info = info.replace(
-            start=np.repeat((to_host(info.start) - begun.start)[:, None], rows, axis=1)
-        )
-    info: Info = jax.tree.map(placed, info)
-    idle = np.ones(len(info.finite), bool)
-    idle[steps] = False
-    info = info.replace(finite=info.finite | idle[:, None])
-    if trip.tokens is None:
-        return Record(info, None)
-    last = np.searchsorted(steps, np.arange(len(idle)), side="right") - 1
-    return Record(info, to_host(trip.tokens)[np.maximum(last, 0), :, begun.start :])
+        info = info.replace(window_start=np.repeat(starts[:, None], rows, axis=1))
+        # Steps that were not taken have no window.
+        info = info.replace(window_start=info.window_start * to_host(progress.taken)[:, None])
+    tokens = None if progress.tokens is None else to_host(progress.trajectory())[:, :, first:]
+    return Record(to_host(info), tokens)
 
 
 Seen = dict[tuple[int, int], tuple[Record, int]]

@@ -5,6 +5,9 @@
 2
 """
 
+from sake_jax.guidance.arrays import guided_logits as guided_logits
+from sake_jax.guidance.compose import Chain as Chain
+from sake_jax.guidance.compose import Guided as Guided
 from sake_jax.guidance.compose import chain as chain
 from sake_jax.guidance.compose import guide as guide
 from sake_jax.guidance.compose import identity as identity
@@ -15,6 +18,14 @@ from sake_jax.guidance.contrast import classifier_free as classifier_free
 from sake_jax.guidance.contrast import with_label as with_label
 from sake_jax.guidance.contrast import without_prompt as without_prompt
 from sake_jax.guidance.diversity import diversity as diversity
+from sake_jax.guidance.entropy import correlation as correlation
+from sake_jax.guidance.entropy import covariance as covariance
+from sake_jax.guidance.entropy import entropy_slope as entropy_slope
+from sake_jax.guidance.entropy import kl_divergence as kl_divergence
+from sake_jax.guidance.entropy import shannon_entropy as shannon_entropy
+from sake_jax.guidance.kernels import Peers as Peers
+from sake_jax.guidance.kernels import collisions as collisions
+from sake_jax.guidance.kernels import density as density
 from sake_jax.guidance.kernels import vanishing as vanishing
 from sake_jax.guidance.objectives import collision as collision
 from sake_jax.guidance.objectives import log_determinant as log_determinant

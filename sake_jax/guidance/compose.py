@@ -21,6 +21,10 @@ class Chain(Guidance):
     def folds(self):
         return all(part.folds for part in self.parts)
 
+    @property
+    def couples_samples(self):
+        return any(part.couples_samples for part in self.parts)
+
     def init(self, ctx):
         return tuple(part.init(ctx) for part in self.parts)
 
@@ -29,12 +33,14 @@ class Chain(Guidance):
         return tuple(push for push, _ in pushed), tuple(new for _, new in pushed)
 
     def apply(self, logits, psi, state, ctx):
-        after = []
+        after, reports = [], []
         psi = (None,) * len(self.parts) if psi is None else psi  # nothing was pushed
         for part, signal, before in zip(self.parts, psi, state, strict=True):
-            logits, new = part.apply(logits, signal, before, ctx)
+            logits, new, report = part.apply(logits, signal, before, ctx)
             after.append(new)
-        return logits, tuple(after)
+            # A chain inside `when` has reports of its own: they stand in the order of its parts.
+            reports += report if type(report) is tuple else [report]
+        return logits, tuple(after), tuple(report for report in reports if report is not None)
 
     def posterior(self, log_q, logits, psi, state, ctx):
         for part, signal, now in zip(self.parts, psi, state, strict=True):
@@ -85,6 +91,10 @@ class When(Guidance):
     def folds(self):
         return self.inner.folds
 
+    @property
+    def couples_samples(self):
+        return self.inner.couples_samples
+
     def active(self, ctx: Context, rank: int = 3):
         progress = ctx.number(ctx.view.progress, rank)
         return (progress >= ctx.number(self.start, rank)) & (progress < ctx.number(self.end, rank))
@@ -97,8 +107,8 @@ class When(Guidance):
         return jax.tree.map(lambda rows: jnp.where(self.active(ctx), rows, 0), pushed), state
 
     def apply(self, logits, psi, state, ctx):
-        guided, state = self.inner.apply(logits, psi, state, ctx)
-        return jnp.where(self.active(ctx), guided, logits), state
+        guided, state, report = self.inner.apply(logits, psi, state, ctx)
+        return jnp.where(self.active(ctx), guided, logits), state, report
 
     def posterior(self, log_q, logits, psi, state, ctx):
         guided = self.inner.posterior(log_q, logits, psi, state, ctx)
@@ -108,7 +118,7 @@ class When(Guidance):
 def when(guidance: Guidance, start: Number = 0.0, end: Number = 1.0) -> When:
     """Lets a guidance act only while `start <= progress < end`.
 
-    Its state advances all the time; only its effect is switched.
+    Its state advances, and it reports, all the time; only its effect is switched.
 
         >>> import sake_jax as sj
         >>> early = sj.when(sj.sake(2.0), end=0.8)  # off for the last fifth of the steps
@@ -120,17 +130,21 @@ def when(guidance: Guidance, start: Number = 0.0, end: Number = 1.0) -> When:
 
 
 class Guided(Node):
-    """Logits before and after guidance, and the state that goes to the next step."""
+    """What one step of guidance gives."""
 
     base: Any
     """What the head gave for the (folded) rows, before any `apply`."""
     logits: Any
+    """After guidance."""
     psi: Any
     """What `posterior` gets: signals, but for folded parts the rows they pushed."""
     state: Any
+    """For the next step."""
+    reports: tuple
+    """What the parts of the chain report, in their order; folded ones report nothing."""
 
 
-def guide(guidance: Chain, state: GuidanceState, ctx: Context) -> Guided:
+def guide(guidance: Guidance, state: GuidanceState, ctx: Context) -> Guided:
     """One step of guidance: push, one evaluation of the head, apply.
 
     Leading parts whose `apply` only adds their signal are folded: by linearity
@@ -138,32 +152,46 @@ def guide(guidance: Chain, state: GuidanceState, ctx: Context) -> Guided:
     signals needs psi by itself and therefore folds nothing.
 
     Closed and padded positions keep the base logits, whatever a guidance does.
+
+    >>> import sake_jax as sj
+    >>> ctx = sj.testing.toy_context(sj.testing.toy_params(0), sj.testing.toy_view(0))
+    >>> guidance = sj.chain(sj.sake(1.0), sj.temperature(0.5))
+    >>> guided = guide(guidance, guidance.init(ctx), ctx)
+    >>> guided.logits.shape  # rows, window, vocabulary
+    (4, 6, 17)
     """
-    pushed, state = guidance.push(state, ctx)
+    parts = guidance.parts if isinstance(guidance, Chain) else (guidance,)
+    single = not isinstance(guidance, Chain)
+    whole, before = Chain(parts), (state,) if single else state
+    pushed, before = whole.push(before, ctx)
     open_rows = ctx.open[..., None]
     pushed = jax.tree.map(lambda rows: jnp.where(open_rows, rows, 0), pushed)
-    count = _foldable(guidance, ctx)
+    count = _foldable(whole, ctx)
     rows = ctx.rows
     for extra in jax.tree.leaves(pushed[:count]):
         rows = rows + extra.astype(rows.dtype)
     base, psi = project(ctx, rows, pushed[count:])
     base = ctx.clean(base)
-    rest = Chain(guidance.parts[count:])
-    logits, after = rest.apply(base, psi, state[count:], ctx)
+    logits, after, reports = Chain(parts[count:]).apply(base, psi, before[count:], ctx)
     logits = jnp.where(open_rows, logits, base)
-    return Guided(base, logits, pushed[:count] + psi, state[:count] + after)
+    psi, after = pushed[:count] + psi, before[:count] + after
+    if single:
+        psi, after = psi[0], after[0]
+    return Guided(base, logits, psi, after, reports)
 
 
-def last_word(guidance: Chain, guided: Guided, ctx: Context) -> Logits:
-    """log q(x_s | x_t) after guidance, what a token is drawn from."""
-    log_q = ctx.log_q(guided.logits)
+def last_word(guidance: Guidance, guided: Guided, log_q: Logits, ctx: Context) -> Logits:
+    """log q(x_s | x_t) after guidance, what a token is drawn from.
+
+    `log_q` is that of the guided logits; closed and padded positions keep it.
+    """
     final = guidance.posterior(log_q, guided.logits, guided.psi, guided.state, ctx)
     return jnp.where(ctx.open[..., None], final, log_q)
 
 
 def _foldable(guidance: Chain, ctx: Context) -> int:
     """How many leading parts may be added to the features before the head."""
-    if not ctx.affine or not ctx.fold or ctx.record != "brief":
+    if not ctx.affine or not ctx.fold:
         return 0
     count = 0
     while count < len(guidance.parts) and guidance.parts[count].folds:

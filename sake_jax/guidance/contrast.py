@@ -58,9 +58,7 @@ class WithoutUncertain(Node):
             rank.astype(jnp.float32) < jnp.floor(ctx.number(self.share, 2) * total)
         )
         window = jnp.where(doubted, view.mask_id, tokens)
-        return view.replace(
-            tokens=jax.lax.dynamic_update_slice_in_dim(view.tokens, window, view.start, axis=1)
-        )
+        return view.replace(tokens=view.put(view.tokens, window))
 
 
 class ClassifierFree(Guidance):
@@ -85,7 +83,7 @@ class ClassifierFree(Guidance):
         return ctx.number(self.scale) * difference, state
 
     def apply(self, logits, psi, state, ctx):
-        return (logits if self.form == "posterior" else logits + psi), state
+        return (logits if self.form == "posterior" else logits + psi), state, None
 
     def posterior(self, log_q, logits, psi, state, ctx):
         if self.form == "features":
@@ -189,7 +187,7 @@ class ClassifierBased(Guidance):
         width = ctx.view.width
 
         def jump(index):
-            column, token = ctx.view.start + index // vocabulary, index % vocabulary
+            column, token = ctx.view.window_start + index // vocabulary, index % vocabulary
             changed = one_hot.at[:, column, :].set(jax.nn.one_hot(token, vocabulary)[None, :])
             return self.classifier(self.params, changed, ctx.view)
 

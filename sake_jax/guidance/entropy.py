@@ -16,13 +16,13 @@ from jaxtyping import Float
 from sake_jax.checks import number
 
 
-def entropy(logits: Float[Array, "*N V"]) -> Float[Array, "*N"]:
+def shannon_entropy(logits: Float[Array, "*N V"]) -> Float[Array, "*N"]:
     """Shannon entropy in nats of softmax(logits)."""
     log_p = jax.nn.log_softmax(logits)
     return -jnp.sum(jnp.where(log_p > -1e4, jnp.exp(log_p) * log_p, 0), axis=-1)
 
 
-def kl(logits: Float[Array, "*N V"], base: Float[Array, "*N V"]) -> Float[Array, "*N"]:
+def kl_divergence(logits: Float[Array, "*N V"], base: Float[Array, "*N V"]) -> Float[Array, "*N"]:
     """KL(softmax(logits) || softmax(base)) in nats."""
     log_p, log_q = jax.nn.log_softmax(logits), jax.nn.log_softmax(base)
     return jnp.sum(jnp.where(log_p > -1e4, jnp.exp(log_p) * (log_p - log_q), 0), axis=-1)

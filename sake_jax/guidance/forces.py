@@ -4,6 +4,7 @@ All functions speak of one group of rows; `jax.vmap` does the batch.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,7 @@ class Force(Node):
     """(W,) Σ_j W_ij, how much kernel mass other rows share with this one."""
 
 
-def autodiff(objective: Objective) -> Callable[[Float[Array, "W D"], Peers], Force]:
+def autodiff(objective: Objective, rows: Float[Array, "W D"], peers: Peers) -> Force:
     """The force by `jax.grad`.
 
     Every kernel objective pushes h_i along Σ_j w_ij (h_i - h_j), w_ij = 2 ∂D/∂|h_i - h_j|².
@@ -46,18 +47,15 @@ def autodiff(objective: Objective) -> Callable[[Float[Array, "W D"], Peers], For
     how the weight of the self term is read off without knowing the objective.
     """
 
-    def force(rows: Float[Array, "W D"], peers: Peers) -> Force:
-        def value(rows, offset):
-            return objective(rows, peers.replace(offset=offset))
+    def value(rows, offset):
+        return objective(rows, peers.replace(offset=offset))
 
-        direction, slope = jax.grad(value, argnums=(0, 1))(rows, peers.offset)
-        return Force(direction, 2 * slope, jnp.sum(collisions(rows, peers), axis=1))
-
-    return force
+    direction, slope = jax.grad(value, argnums=(0, 1))(rows, peers.offset)
+    return Force(direction, 2 * slope, jnp.sum(collisions(rows, peers), axis=1))
 
 
-def closed_form(rows: Float[Array, "W D"], peers: Peers) -> Force:
-    """Proposition 4.2: (2/σ²) Σ_{j≠i} κ_attn(i, j)² κ(h_i, h_j)² (h_i - h_j).
+def closed_form(objective: Objective, rows: Float[Array, "W D"], peers: Peers) -> Force:
+    """Proposition 4.2, for the collision objective: (2/σ²) Σ_{j≠i} κ_attn² κ² (h_i - h_j).
 
     As two matrix products, (2/σ²) (rowsum(W)·H - W H).
     """
@@ -97,3 +95,15 @@ def exact_signal(
     gaps = jnp.moveaxis(jax.lax.map(gap, jnp.arange(rounds)), 0, -1)
     gaps = gaps.reshape(rows.shape[0], -1)[:, :vocabulary]
     return constrain(gaps, (None, "vocab")), redundancy
+
+
+Gradient = Callable[[Objective, Float[Array, "W D"], Peers], Force]
+"""One of your own gives the force of an objective on the window's rows."""
+
+GRADIENTS: dict[str, Any] = {
+    "autodiff": autodiff,
+    "closed_form": closed_form,
+    "exact": exact_signal,
+}
+"""By their short names. `exact_signal` is no `Gradient`: the gap to every token has no direction,
+so it is a signal over the vocabulary at once."""

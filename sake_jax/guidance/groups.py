@@ -45,7 +45,7 @@ def group(
 def _sequence(everyone, valid, ctx, fixed, heuristic, attention) -> Grouped:
     """One group per row of the batch: the window's rows against all rows of the canvas."""
     rows = ctx.view.window(everyone)
-    index = ctx.view.start + jnp.arange(ctx.view.width)
+    index = ctx.view.window_start + jnp.arange(ctx.view.width)
     peers = _peers(everyone, ctx.view.positions, valid, index, attention)
     bandwidth = fixed
     if heuristic:

@@ -80,8 +80,8 @@ def pair_weights(peers: Peers) -> Float[Array, "W L"]:
 def attention(peers: Peers) -> Float[Array, "W L"]:
     """κ_attn(i, j) = exp(-|i - j|² / 2σ_attn²) between the window's rows and all rows."""
     positions = peers.positions.astype(peers.rows.dtype)
-    apart = positions[peers.index][:, None] - positions[None, :]
-    return jnp.exp(-jnp.square(apart) / (2 * jnp.square(peers.attention_bandwidth)))
+    distance = positions[peers.index][:, None] - positions[None, :]
+    return jnp.exp(-jnp.square(distance) / (2 * jnp.square(peers.attention_bandwidth)))
 
 
 def collisions(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, "W L"]:
@@ -141,5 +141,6 @@ def vanishing(distance: float, eps: float = 0.01) -> float:
         >>> round(vanishing(60), 1)
         19.8
     """
-    distance = number("distance", distance, above=0)
-    return distance / math.sqrt(2 * math.log(1 / number("eps", eps, above=0, at_most=0.99)))
+    distance = number("distance", distance, above=0, schedule=False)
+    eps = number("eps", eps, above=0, at_most=0.99, schedule=False)
+    return distance / math.sqrt(2 * math.log(1 / eps))

@@ -103,7 +103,7 @@ def renyi(order: float) -> Objective:
     >>> sj.renyi(1.0) is sj.von_neumann
     True
     """
-    number("order", order, above=0)
+    number("order", order, above=0, schedule=False)
     return von_neumann if order == 1 else Renyi(order)
 
 
@@ -147,4 +147,4 @@ def log_determinant(ridge: float = 1e-3) -> Objective:
     >>> import sake_jax as sj
     >>> guidance = sj.diversity(sj.log_determinant(ridge=1e-2), 1.0)
     """
-    return LogDeterminant(number("ridge", ridge, above=0))
+    return LogDeterminant(number("ridge", ridge, above=0, schedule=False))

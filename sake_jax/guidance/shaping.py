@@ -15,6 +15,7 @@ from jaxtyping import Float
 from sake_jax.checks import number, require
 from sake_jax.core import LOWEST, Guidance
 from sake_jax.guidance.select import first_largest, threshold
+from sake_jax.schedules import Schedule
 from sake_jax.typing import Logits, Number
 
 
@@ -26,7 +27,7 @@ class Temperature(Guidance):
         scaled = jnp.clip(logits / jnp.where(value > 0, value, 1), LOWEST, -LOWEST)
         first = first_largest(logits)[..., None]
         coldest = jnp.where(jnp.arange(logits.shape[-1])[None, None, :] == first, 0, LOWEST)
-        return jnp.where(value > 0, scaled, coldest), state
+        return jnp.where(value > 0, scaled, coldest), state, None
 
 
 def temperature(value: Number) -> Temperature:
@@ -52,7 +53,7 @@ class TopK(Guidance):
 
     def apply(self, logits, psi, state, ctx):
         ones = jnp.ones_like(logits)
-        return _keep_heaviest(logits, ones, ctx.number(self.count, 2)), state
+        return _keep_heaviest(logits, ones, ctx.number(self.count, 2)), state, None
 
 
 def top_k(count: Number) -> TopK:
@@ -71,7 +72,7 @@ class TopP(Guidance):
     def apply(self, logits, psi, state, ctx):
         mass = ctx.number(self.mass)
         kept = _keep_heaviest(logits, jax.nn.softmax(logits), mass[..., 0], self.crossing)
-        return jnp.where(mass >= 1, logits, kept), state
+        return jnp.where(mass >= 1, logits, kept), state, None
 
 
 def top_p(mass: Number, *, crossing: bool = True) -> TopP:
@@ -93,7 +94,7 @@ class MinP(Guidance):
         ratio = ctx.number(self.ratio)
         least = jnp.max(logits, axis=-1, keepdims=True) + jnp.log(jnp.maximum(ratio, 1e-37))
         kept = jnp.where(logits >= least, logits, LOWEST)
-        return jnp.where(ratio > 0, kept, logits), state
+        return jnp.where(ratio > 0, kept, logits), state, None
 
 
 def min_p(ratio: Number) -> MinP:
@@ -109,7 +110,7 @@ class Forbid(Guidance):
     ids: Array | tuple
 
     def apply(self, logits, psi, state, ctx):
-        return logits.at[:, :, jnp.asarray(self.ids)].set(LOWEST), state
+        return logits.at[:, :, jnp.asarray(self.ids)].set(LOWEST), state, None
 
 
 def forbid(ids: Sequence[int] | Array) -> Forbid:
@@ -131,19 +132,22 @@ class Transform(Guidance):
     numbers: tuple = ()
 
     def apply(self, logits, psi, state, ctx):
-        return self.function(logits, ctx, *self.numbers), state
+        numbers = (ctx.number(n) if isinstance(n, Schedule) else n for n in self.numbers)
+        return self.function(logits, ctx, *numbers), state, None
 
 
 def transform(function: Callable[..., Logits], *numbers: Number) -> Transform:
     """A guidance from a plain function `(logits, ctx, *numbers) -> logits`.
 
-    The numbers are leaves. Define the function once at module level: one made anew at
-    each call is a new program to the compiler.
+    The numbers are leaves; a schedule reaches the function as its value, of shape (B, 1, 1).
+    Define the function once at module level: one made anew at each call is a new program to the
+    compiler.
 
         >>> import sake_jax as sj
-        >>> def cap(logits, ctx, ceiling):
-        ...     return jnp.minimum(logits, ceiling)
-        >>> guidance = sj.chain(sj.transform(cap, 20.0), sj.sake(1.0))
+        >>> def soften(logits, ctx, ceiling):  # measured from the largest: constants cancel
+        ...     below = logits - jnp.max(logits, axis=-1, keepdims=True)
+        ...     return ceiling * jnp.tanh(below / ceiling)
+        >>> guidance = sj.chain(sj.transform(soften, 20.0), sj.sake(1.0))
     """
     require(callable(function), "transform must get a function", function, "pass a function")
     return Transform(function, numbers)

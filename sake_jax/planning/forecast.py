@@ -5,6 +5,8 @@ import time
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
 
 import sake_jax as sj
@@ -105,7 +107,9 @@ def forecast(
 
 def step_cost(job: Job, topology: Topology, mesh: Mesh, arguments: Any) -> Cost:
     """Of a step on one chip: that of a run, with its beginning, divided by its steps."""
-    counter = CostCounter(topology.chip, dict(mesh.shape), read_shares(arguments[0]))
+    counter = CostCounter(
+        topology.chip, dict(mesh.shape), read_shares(arguments[0].plan, job.canvas())
+    )
     names = [job.axes[path] for path in job.leaves]
     before, after = len(jax.tree.leaves(arguments[0])), len(jax.tree.leaves(arguments[2:]))
     order = _flat_order(arguments[1], job)
@@ -121,18 +125,20 @@ def _flat_order(params: Any, job: Job) -> list[int]:
     return [index[".".join(str(key.key) for key in path)] for path, _ in paths]
 
 
-def read_shares(sampler: sj.Sampler) -> tuple[float, ...] | None:
-    """Parts of the steps at which a read with a cache recomputes the window, the window and what
-    stands before it (an exact cache only), and everything; None without a cache."""
-    plan = sampler.plan
+def read_shares(plan: Any, canvas: sj.Canvas) -> tuple[float, ...] | None:
+    """Parts of a run's steps at which a cached read takes each of its branches; None without a
+    cache.
+
+    >>> canvas = sj.canvas([[1]], 8, mask_id=9)
+    >>> read_shares(sj.blocks(length=8, steps=8, block=4, cache="dual"), canvas)
+    (0.75, 0.25)
+    """
     if not plan.cached:
         return None
-    blockwise = 1 / plan.steps_per_block
-    if plan.cache != "exact":
-        return (1 - blockwise, blockwise)
-    # An exact cache is filled once; later blocks only add the one before them.
-    first = 1 / plan.steps
-    return (1 - blockwise, blockwise - first, first)
+    # The plan itself says what every step reads again, so no kind of cache is known here.
+    reread = jax.vmap(lambda step: plan.view(canvas, step).reread)(jnp.arange(plan.steps))
+    counts = np.bincount(np.asarray(reread.choice), minlength=len(reread.spans))
+    return tuple(float(count) / plan.steps for count in counts)
 
 
 def _compiled(counted: Forecast, arguments: Any) -> Forecast:
@@ -151,7 +157,7 @@ def _compiled(counted: Forecast, arguments: Any) -> Forecast:
         analysis.output_size_in_bytes,
         analysis.peak_memory_in_bytes,
     )
-    whole_run = _program_cost(program, read_shares(arguments[0]))
+    whole_run = _program_cost(program, read_shares(arguments[0].plan, counted.job.canvas()))
     costs = program.cost_analysis() or {}
     return dataclasses.replace(
         counted,

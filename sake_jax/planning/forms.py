@@ -3,10 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
-
 import sake_jax as sj
-from sake_jax.guidance import guide
 from sake_jax.typing import Features, Logits, Params, Rows
 
 Form = Callable[[sj.Sampler], sj.Sampler]
@@ -26,16 +23,19 @@ class OnAllColumns(sj.Node):
 
     def read(self, params: Params, view: sj.View, cache: Any) -> tuple[Features, Any]:
         features, cache = self.inner.read(params, view, cache)
-        whole = view.replace(start=jnp.int32(0), width=view.tokens.shape[1])
-        ctx = sj.Context(
-            view=whole,
+        logits, _ = sj.guided_logits(
+            self.guidance,
+            tokens=view.tokens,
             features=features,
-            tables=self.inner.tables(params),
             head=lambda rows: self.inner.head(params, rows),
-            read=lambda other, kept: self.inner.read(params, other, kept),
-            log_q=lambda logits: logits,
+            tables=self.inner.tables(params),
+            open=view.open,
+            progress=view.progress,
+            attend=view.attend,
+            positions=view.positions,
+            prompt=view.prompt,
         )
-        return guide(self.guidance, self.guidance.init(ctx), ctx).logits, cache
+        return logits, cache
 
     def head(self, params: Params, rows: Rows) -> Logits:
         return rows

@@ -1,6 +1,8 @@
-"""The one loop, in three forms: a scan, a while loop that may end early, and a stream.
+"""The one loop: `advance` takes one step, and everything that runs a sampler repeats it.
 
-All of them run the same steps with the same keys, so they write the same tokens.
+`run` repeats it in a scan, which can be differentiated; `run_until` in a while loop, which leaves
+out steps without work; `stream` and `generate` in pieces, to look at the canvas in between. All of
+them take the same steps with the same keys, so they write the same tokens.
 """
 
 import functools
@@ -15,19 +17,15 @@ from sake_jax.core import Canvas
 from sake_jax.info import Info
 from sake_jax.node import Node
 from sake_jax.samplers.noise import uniform_tokens
-from sake_jax.samplers.step import Kept, Sampler, State, context, step
+from sake_jax.samplers.step import LastRead, RunState, Sampler, context, step
 from sake_jax.samplers.stop import Stop
 from sake_jax.sharding import HIDDEN, constrain, constrain_rows
 from sake_jax.typing import Key, Leaf, Params
 
 
-def prepared(sampler: Sampler, params: Params) -> Params:
-    """The parameters as the denoiser wants them in a loop, if it has a wish."""
-    prepare = getattr(sampler.denoiser, "prepare", None)
-    return params if prepare is None else prepare(params)
-
-
-def start(sampler: Sampler, params: Params, key: Key, canvas: Canvas, cache: Any = None) -> State:
+def begin(
+    sampler: Sampler, params: Params, key: Key, canvas: Canvas, cache: Any = None
+) -> RunState:
     """The state before the first step."""
     if canvas.mask_id is None and sampler.process.decides:
         size = sampler.denoiser.tables(params).input.shape[0]
@@ -38,12 +36,44 @@ def start(sampler: Sampler, params: Params, key: Key, canvas: Canvas, cache: Any
     if cache is None and sampler.plan.cached:
         cache = sampler.denoiser.empty_cache(params, *canvas.tokens.shape)
     view = sampler.plan.view(canvas, jnp.int32(0))
+    # Guidances size their state by the features; before the first read these are zeros.
     shape, _ = jax.eval_shape(sampler.denoiser.read, params, view, cache)
     features = constrain(jnp.zeros(shape.shape, shape.dtype), HIDDEN, like=params)
-    ctx = context(sampler, params, view, features, cache)
+    ctx = context(sampler, params, view, features, None, cache)
+    draw = sampler.draw.init(ctx)
     if sampler.reuse:
-        cache = Kept(features, jnp.bool_(True))
-    return State(canvas, cache, sampler.guidance.init(ctx))
+        cache = LastRead(features, jnp.bool_(True))
+    return RunState(jnp.int32(0), canvas, cache, sampler.guidance.init(ctx), draw)
+
+
+def advance(
+    sampler: Sampler, params: Params, key: Key, state: RunState, stop: Stop | None = None
+) -> tuple[RunState, Info]:
+    """One step; rows that `stop` finds finished are closed. `params` are prepared."""
+    state, info = step(sampler, params, key, state)
+    if stop is None:
+        return state, info
+    canvas = state.canvas
+    return state.replace(canvas=canvas.replace(open=canvas.open & ~stop(canvas)[:, None])), info
+
+
+def prepared(sampler: Sampler, params: Params) -> Params:
+    """The parameters as the denoiser wants them in a loop, if it has a wish."""
+    prepare = getattr(sampler.denoiser, "prepare", None)
+    return params if prepare is None else prepare(params)
+
+
+def _scan(
+    sampler: Sampler, params: Params, key: Key, state: RunState, steps: int, trajectory: bool
+) -> tuple[RunState, tuple[Info, Array | None]]:
+    """So many steps, one after the other, none left out."""
+    params = prepared(sampler, params)
+
+    def body(state: RunState, _: None) -> tuple[RunState, tuple[Info, Array | None]]:
+        state, info = advance(sampler, params, key, state)
+        return state, (info, state.canvas.tokens if trajectory else None)
+
+    return jax.lax.scan(body, state, None, length=steps)
 
 
 @functools.partial(jax.jit, static_argnames="trajectory")
@@ -69,17 +99,8 @@ def run(
     >>> done.tokens.shape, info.entropy.shape
     ((1, 6), (4, 1))
     """
-    params = prepared(sampler, params)
-    state, parts = start(sampler, params, key, canvas, cache), []
-    for first, count, reread in sampler.plan.segments:
-
-        def body(state, index, reread=reread):
-            state, info = step(sampler, params, key, state, index, reread)
-            return state, (info, state.canvas.tokens if trajectory else None)
-
-        state, part = jax.lax.scan(body, state, first + jnp.arange(count))
-        parts.append(part)
-    info, tokens = jax.tree.map(lambda *part: jnp.concatenate(part), *parts)
+    state = begin(sampler, params, key, canvas, cache)
+    state, (info, tokens) = _scan(sampler, params, key, state, sampler.plan.steps, trajectory)
     return (state.canvas, info, tokens) if trajectory else (state.canvas, info)
 
 
@@ -99,8 +120,8 @@ def run_until(
     A block ends as soon as nothing in it is open, which is where `reveal.threshold` saves time.
     A row that has stopped is closed: what it has not written yet stays noise.
 
-    Returns the final canvas, the Info of all S steps (zeros for those left out at the end), and
-    how many were taken; with `trajectory` also the tokens after each step.
+    Returns the final canvas, the Info of all S steps of the plan (zeros for those left out), and
+    how many were taken; with `trajectory` also the tokens after each step of the plan.
 
     >>> import sake_jax as sj
     >>> process = sj.identity_process(draws_mask=False)
@@ -111,70 +132,84 @@ def run_until(
     >>> int(steps)
     1
     """
-    params = prepared(sampler, params)
-    trip = depart(sampler, params, key, canvas, cache, stop=stop, trajectory=trajectory)
-    for first, count, reread in sampler.plan.segments:
-        trip = travel(sampler, params, key, trip, first + count, stop=stop, reread=reread)
-    found = (trip.state.canvas, trip.info, trip.taken)
-    return (*found, trip.tokens) if trajectory else found
+    progress = begin_progress(sampler, params, key, canvas, cache, trajectory=trajectory)
+    end = jnp.int32(sampler.plan.steps)
+    progress = advance_until(sampler, params, key, progress, end, stop)
+    done = (progress.state.canvas, progress.info, jnp.sum(progress.taken))
+    return (*done, progress.trajectory()) if trajectory else done
 
 
-class Trip(Node):
-    """A run under way that leaves out steps without work, and what it has seen."""
+class RunProgress(Node):
+    """A run that may leave out steps, so far. Its records are by the plan's S steps."""
 
-    state: State
-    index: Leaf
-    """() the plan's next step."""
+    state: RunState
     taken: Leaf
-    """() how many steps were taken."""
-    steps: Leaf
-    """(S,) which of the plan's steps they were."""
+    """(S,) which steps were taken."""
     info: Info
+    """(S, B, ...) zeros, and `finite`, where a step was not taken."""
     tokens: Leaf
-    """(S, B, L) after each step, or None."""
+    """(S, B, L) after each step that was taken, or None."""
+
+    def trajectory(self) -> Array:
+        """(S, B, L) the tokens after each step: a step that was not taken changed nothing."""
+        last = jax.lax.cummax(jnp.where(self.taken, jnp.arange(self.taken.size), 0))
+        return self.tokens[last]
 
 
-def depart(sampler, params, key, canvas, cache=None, *, stop=None, trajectory=False) -> Trip:
-    """A trip before its first step, with room for what every step may leave."""
-    state = start(sampler, params, key, canvas, cache)
-    one = functools.partial(_one, sampler, params, key, stop, 0)
-    info = jax.eval_shape(one, state, jnp.int32(0))[1]
-    room = lambda leaf: jnp.zeros((sampler.plan.steps, *leaf.shape), leaf.dtype)  # noqa: E731
-    steps = jnp.zeros(sampler.plan.steps, jnp.int32)
-    tokens = room(state.canvas.tokens) if trajectory else None
-    seen = (jax.tree.map(room, info), tokens)
-    info, tokens = constrain_rows(seen, (None, "batch"), like=params)
-    return Trip(state, jnp.int32(0), jnp.int32(0), steps, info, tokens)
+# Parameters that a beginning does not use stay its arguments: they say which mesh it is for.
+@functools.partial(jax.jit, static_argnames="trajectory", keep_unused=True)
+def begin_progress(
+    sampler: Sampler,
+    params: Params,
+    key: Key,
+    canvas: Canvas,
+    cache: Any = None,
+    *,
+    trajectory: bool = False,
+) -> RunProgress:
+    """A run before its first step, with room for what every step may leave."""
+    state, steps = begin(sampler, params, key, canvas, cache), sampler.plan.steps
+    _, info = jax.eval_shape(functools.partial(advance, sampler, params, key), state)
+    info = jax.tree.map(lambda leaf: jnp.zeros((steps, *leaf.shape), leaf.dtype), info)
+    info = info.replace(finite=jnp.ones_like(info.finite))
+    tokens = state.canvas.tokens
+    tokens = jnp.broadcast_to(tokens[None], (steps, *tokens.shape)) if trajectory else None
+    info, tokens = constrain_rows((info, tokens), (None, "batch"), like=params)
+    return RunProgress(state, jnp.zeros(steps, bool), info, tokens)
 
 
-def travel(sampler, params, key, trip: Trip, end, *, stop=None, reread: int = 0) -> Trip:
-    """Goes on until the plan's step `end`, or until nothing is open; `params` are prepared."""
+@functools.partial(jax.jit, donate_argnames="progress")
+def advance_until(
+    sampler: Sampler,
+    params: Params,
+    key: Key,
+    progress: RunProgress,
+    end: Array,
+    stop: Stop | None = None,
+) -> RunProgress:
+    """Goes on until the plan's step `end`, or until nothing is open."""
+    params = prepared(sampler, params)
 
-    def unfinished(trip: Trip) -> Array:
-        canvas = trip.state.canvas
-        return (trip.index < end) & jnp.any(canvas.open & canvas.attend)
+    def unfinished(progress: RunProgress) -> Array:
+        canvas = progress.state.canvas
+        return (progress.state.step < end) & jnp.any(canvas.open & canvas.attend)
 
-    def body(trip: Trip) -> Trip:
-        state, info = _one(sampler, params, key, stop, reread, trip.state, trip.index)
-        put = lambda kept, new: kept.at[trip.taken].set(new)  # noqa: E731
-        return trip.replace(
-            state=state,
-            index=sampler.plan.after(state.canvas, trip.index),
-            taken=trip.taken + 1,
-            steps=put(trip.steps, trip.index),
-            info=jax.tree.map(put, trip.info, info),
-            tokens=None if trip.tokens is None else put(trip.tokens, state.canvas.tokens),
+    def body(progress: RunProgress) -> RunProgress:
+        at = progress.state.step
+        state, info = advance(sampler, params, key, progress.state, stop)
+        put = lambda record, new: record.at[at].set(new)  # noqa: E731
+        return RunProgress(
+            state=state.replace(step=sampler.plan.next_step(state.canvas, at)),
+            taken=progress.taken.at[at].set(True),
+            info=jax.tree.map(put, progress.info, info),
+            tokens=None if progress.tokens is None else put(progress.tokens, state.canvas.tokens),
         )
 
-    return jax.lax.while_loop(unfinished, body, trip)
+    return jax.lax.while_loop(unfinished, body, progress)
 
 
-def _one(sampler, params, key, stop, reread, state: State, index: Array) -> tuple[State, Info]:
-    state, info = step(sampler, params, key, state, index, reread)
-    if stop is None:
-        return state, info
-    canvas = state.canvas
-    return state.replace(canvas=canvas.replace(open=canvas.open & ~stop(canvas)[:, None])), info
+_begin = jax.jit(begin, keep_unused=True)
+_scan_steps = jax.jit(_scan, static_argnames=("steps", "trajectory"))
 
 
 def stream(
@@ -198,21 +233,8 @@ def stream(
     >>> [int(now.open.sum()) for now, info in steps]  # columns that are still masked
     [2, 0]
     """
-    # Unused parameters stay: they say which mesh it is.
-    begin = jax.jit(start, keep_unused=True)
-    state = begin(sampler, params, key, canvas, cache)
-    for first, count, reread in sampler.plan.segments:
-        for at in range(first, first + count, chunk):
-            steps = min(chunk, first + count - at)
-            state, info = _advance(sampler, params, key, state, jnp.int32(at), steps, reread)
-            yield state.canvas, info
-
-
-@functools.partial(jax.jit, static_argnames=("steps", "reread"))
-def _advance(sampler, params, key, state: State, first: Array, steps: int, reread: int):
-    params = prepared(sampler, params)
-
-    def body(state, index):
-        return step(sampler, params, key, state, index, reread)
-
-    return jax.lax.scan(body, state, first + jnp.arange(steps))
+    state = _begin(sampler, params, key, canvas, cache)
+    for at in range(0, sampler.plan.steps, chunk):
+        steps = min(chunk, sampler.plan.steps - at)
+        state, (info, _) = _scan_steps(sampler, params, key, state, steps, False)
+        yield state.canvas, info

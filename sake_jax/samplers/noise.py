@@ -29,7 +29,7 @@ def row_keys(key: Key, canvas: Canvas, step: Array) -> Array:
 
 def uniform_tokens(key: Key, canvas: Canvas, vocabulary: int) -> Array:
     """(B, L) where a process without a mask token begins: any token at any open position."""
-    columns = jnp.arange(canvas.tokens.shape[1]) - canvas.start
+    columns = jnp.arange(canvas.tokens.shape[1]) - canvas.generation_start
 
     def position(key, column):
         return jax.random.randint(jax.random.fold_in(key, column), (), 0, vocabulary)
@@ -54,7 +54,7 @@ def gumbel(keys: Array, view: View, vocabulary: int) -> Logits:
     mode="high": the default resolves 2⁻²³ of a uniform, so that its largest values, the
     ones that decide a draw from a large vocabulary, would repeat and end near 16.
     """
-    columns = view.start - view.origin + jnp.arange(view.width)
+    columns = view.window_start - view.canvas.generation_start + jnp.arange(view.width)
 
     def position(key, column):
         own = jax.random.fold_in(key, column)

@@ -1,13 +1,11 @@
 """Plans: which columns are read and written at which step."""
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
 from sake_jax.checks import number, one_of, require
-from sake_jax.core import Canvas, View
+from sake_jax.core import Canvas, Reread, View
 from sake_jax.node import Node
 from sake_jax.typing import Number
 
@@ -17,44 +15,27 @@ FINALS = ("argmax", "draw", "none")
 
 
 def view_of(
-    canvas: Canvas, start: Array, width: int, time: Array, next_time: Array, progress: Array
+    canvas: Canvas, window_start: Array, width: int, time: Array, next_time: Array, progress: Array
 ) -> View:
     """A window of a canvas at a noise level; its quota is all that is open there."""
     batch = canvas.tokens.shape[0]
     view = View(
-        tokens=canvas.tokens,
-        open=canvas.open,
-        prompt=canvas.prompt,
-        attend=canvas.attend,
-        positions=canvas.positions,
+        canvas=canvas,
+        window_start=jnp.asarray(window_start, jnp.int32),
         time=jnp.full(batch, time),
         next_time=jnp.full(batch, next_time),
         progress=jnp.full(batch, progress),
         quota=jnp.zeros(batch, jnp.int32),
-        start=jnp.asarray(start, jnp.int32),
-        cond=canvas.cond,
         width=width,
-        samples=canvas.samples,
-        mask_id=canvas.mask_id,
-        origin=canvas.start,
     )
     return view.replace(quota=jnp.sum(view.window(canvas.open & canvas.attend), axis=1))
 
 
 def check_length(canvas: Canvas, length: int) -> None:
     """Refuses a canvas that does not have the columns a plan writes."""
-    there = canvas.tokens.shape[1] - canvas.start
+    there = canvas.tokens.shape[1] - canvas.generation_start
     rule = f"the canvas must have {length} columns to write, as the plan has"
     require(there == length, rule, there, "match them")
-
-
-class Segment(NamedTuple):
-    """A run of steps that one loop serves: their views have the same shapes."""
-
-    first: int
-    steps: int
-    reread: int = 0
-    """Columns that a read with a cache recomputes, see `View.reread`."""
 
 
 class Blocks(Node):
@@ -82,38 +63,44 @@ class Blocks(Node):
     def cached(self) -> bool:
         return self.cache != "none"
 
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """One for all, or one for each block where each rereads another number of columns."""
-        if self.cache != "prefix":
-            return (Segment(0, self.steps),)
-        return tuple(
-            Segment(b * self.steps_per_block, self.steps_per_block, self.length - b * self.width)
-            for b in range(self.blocks)
-        )
-
     def view(self, canvas: Canvas, step: Array) -> View:
         check_length(canvas, self.length)
         block, inner = step // self.steps_per_block, step % self.steps_per_block
         time, next_time = self._times(inner)
-        start, progress = canvas.start + block * self.width, step.astype(jnp.float32) / self.steps
+        start = canvas.generation_start + block * self.width
+        progress = step.astype(jnp.float32) / self.steps
         view = view_of(canvas, start, self.width, time, next_time, progress)
+        view = view.replace(reread=self._reread(block, inner))
         if not self.ahead:
             before_end = jnp.arange(canvas.tokens.shape[1])[None, :] < start + self.width
             view = view.replace(attend=view.attend & before_end)
-        if self.cache == "exact":
-            view = view.replace(refresh=step == 0, lookback=inner == 0)
-        elif self.cached:
-            view = view.replace(refresh=inner == 0)
         if self.pace != "truncated":  # so that the last step leaves none
             return view.replace(quota=-(-view.quota // (self.steps_per_block - inner)))
         share = view.quota.astype(jnp.float32) * (1 - view.next_time / view.time)
         return view.replace(quota=share.astype(jnp.int32))
 
-    def after(self, canvas: Canvas, step: Array) -> Array:
+    def _reread(self, block: Array, inner: Array) -> Reread | None:
+        """What a cached read recomputes at a block's step; everything at a block's first step,
+        but for an exact cache."""
+        if not self.cached:
+            return None
+        window, first = (0, self.width), inner == 0
+        if self.cache == "dual":
+            return Reread(jnp.where(first, 1, 0), (window, None))
+        if self.cache == "exact":
+            # The block before this one was read while it was being written: once more, clean,
+            # so that its keys are those of the finished text. A run's first step reads all.
+            before = (self.width, self.width)
+            choice = jnp.where(first, jnp.where(block == 0, 2, 1), 0)
+            return Reread(choice, (window, before, None))
+        # "prefix": the block and all that follows it, which is less for every later block.
+        tails = tuple((0, self.length - b * self.width) for b in range(self.blocks))
+        return Reread(jnp.where(first, self.blocks, block), (*tails, None))
+
+    def next_step(self, canvas: Canvas, step: Array) -> Array:
         """The next step that has something to do: a finished block's other steps have not."""
         block = step // self.steps_per_block
-        start = canvas.start + block * self.width
+        start = canvas.generation_start + block * self.width
         column = jnp.arange(canvas.tokens.shape[1])[None, :]
         inside = (column >= start) & (column < start + self.width)
         left = jnp.any(canvas.open & canvas.attend & inside)
@@ -175,7 +162,7 @@ def blocks(
     require(steps >= count and steps % count == 0, rule, steps, f"use {count * -(-steps // count)}")
     one_of("pace", pace, PACES)
     one_of("cache", cache, CACHES)
-    least = number("least", least, at_least=0, at_most=0.999)
+    least = number("least", least, at_least=0, at_most=0.999, schedule=False)
     rule, remedy = "cache='exact' must not look ahead", "pass ahead=False"
     require(cache != "exact" or not ahead, rule, ahead, remedy)
     return Blocks(count, block, steps // count, pace, cache, least, ahead)
@@ -201,10 +188,6 @@ class Descent(Node):
     def cached(self) -> bool:
         return False
 
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        return (Segment(0, self.steps),)
-
     def view(self, canvas: Canvas, step: Array) -> View:
         check_length(canvas, self.width)
         span = 1 - jnp.asarray(self.least, jnp.float32)
@@ -212,10 +195,12 @@ class Descent(Node):
         last = step == self.moves
         next_time = jnp.where(last, 0.0, time - span / self.moves)
         progress = step.astype(jnp.float32) / self.steps
-        view = view_of(canvas, jnp.int32(canvas.start), self.width, time, next_time, progress)
+        start = jnp.int32(canvas.generation_start)
+        view = view_of(canvas, start, self.width, time, next_time, progress)
         return view.replace(greedy=last) if self.final == "argmax" else view
 
-    def after(self, canvas: Canvas, step: Array) -> Array:
+    def next_step(self, canvas: Canvas, step: Array) -> Array:
+        """The next step, or the end where nothing is open."""
         left = jnp.any(canvas.open & canvas.attend)
         return jnp.where(left, step + 1, self.steps)
 
@@ -237,4 +222,5 @@ def descent(length: int, steps: int, *, final: str = "argmax", least: Number = 1
     one_of("final", final, FINALS)
     require(length > 0, "length must be at least 1", length, "raise it")
     require(steps > 0, "steps must be at least 1", steps, "raise it")
-    return Descent(length, steps, final, number("least", least, above=0, at_most=0.999))
+    least = number("least", least, above=0, at_most=0.999, schedule=False)
+    return Descent(length, steps, final, least)

@@ -63,7 +63,7 @@ def masked(
       block: columns of a block; all of them by default.
       guidance: changes the distribution: SAKE, classifier-free, filters.
       draw: changes the draw only, usually `temperature`; 0 is greedy.
-      reveal: the order: `reveal.confidence`, `random`, `margin`, `entropy`, `coin`,
+      reveal: the order: `reveal.confidence`, `random`, `margin`, `low_entropy`, `coin`,
         `threshold(...)` or `entropy_bound(...)` for several at once with `run_until`.
       confidence: what the order judges by: "guided", "base" or "drawn".
       cache: "none", "prefix" or "dual"; see `blocks`.

@@ -57,8 +57,9 @@ class Uniform(Node):
         return logits
 
     def log_q(self, logits: Logits, view: View) -> Logits:
-        now, later = _chances(self.eps, view)
-        alpha_t, alpha_s = 1 - now, 1 - later
+        kept = 1 - view.number(self.eps, 3)
+        alpha_t = 1 - kept * view.time[:, None, None]
+        alpha_s = 1 - kept * view.next_time[:, None, None]
         alpha_ts = alpha_t / alpha_s
         size = logits.shape[-1]
         clean = jax.nn.softmax(logits)
@@ -89,7 +90,7 @@ class Remasking(Node):
         t, s = view.time[:, None, None], view.next_time[:, None, None]
         alpha_t = 1 - t
         most = jnp.where(alpha_t > 0, jnp.minimum(1, s / jnp.maximum(alpha_t, 1e-37)), 1)
-        again = jnp.minimum(jnp.asarray(self.cap, t.dtype), jnp.asarray(self.share, t.dtype) * most)
+        again = jnp.minimum(view.number(self.cap, 3), view.number(self.share, 3) * most)
         is_mask = _is_mask(logits, view)
         stay = (s - again * alpha_t) / t
         fresh = jnp.where(is_mask, _safe_log(stay), jax.nn.log_softmax(self.clean(logits, view)))
@@ -147,11 +148,6 @@ def uniform(eps: Number = 1e-3) -> Uniform:
     >>> sampler = sj.sampler(denoiser, plan, process=sj.uniform(eps=0))
     """
     return Uniform(number("eps", eps, at_least=0, at_most=0.5))
-
-
-def _chances(eps: Number, view: View) -> tuple[Array, Array]:
-    keep = 1 - jnp.asarray(eps, jnp.float32)
-    return keep * view.time[:, None, None], keep * view.next_time[:, None, None]
 
 
 def _is_mask(logits: Logits, view: View) -> Array:

@@ -18,7 +18,7 @@ from jax import Array
 
 from sake_jax.checks import number, require
 from sake_jax.core import LOWEST, Reveal, View
-from sake_jax.guidance.entropy import entropy as entropy_of
+from sake_jax.guidance.entropy import shannon_entropy
 from sake_jax.guidance.select import largest
 from sake_jax.node import Node
 from sake_jax.typing import Key, Logits, Number, PerPosition, WindowFlags, WindowTokens
@@ -43,13 +43,13 @@ def margin(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowF
     return highest(top[..., 0] - top[..., 1], view)
 
 
-def entropy(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
-    """Where the distribution has least entropy (Dream's entropy).
+def low_entropy(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+    """Where the distribution has least entropy (Dream's `entropy` order).
 
     >>> import sake_jax as sj
-    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=entropy)
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=low_entropy)
     """
-    return highest(-entropy_of(logits), view)
+    return highest(-shannon_entropy(logits), view)
 
 
 def random(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
@@ -91,7 +91,7 @@ class Threshold(Node):
 
     def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
         sure = chance(logits, drawn)
-        enough = sure >= jnp.asarray(self.value, sure.dtype).reshape(-1, 1)
+        enough = sure >= view.number(self.value, 2)
         return enough | highest(sure, view.replace(quota=jnp.ones_like(view.quota)))
 
 
@@ -113,12 +113,12 @@ class EntropyBound(Node):
     bound: Number
 
     def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
-        doubt = jnp.where(_open(view), entropy_of(logits), jnp.inf)
+        doubt = jnp.where(_open(view), shannon_entropy(logits), jnp.inf)
         order = jnp.argsort(doubt, axis=1)
         ordered = jnp.take_along_axis(doubt, order, axis=1)
         # The error of drawing them independently is at most the sum of all but the largest.
         error = jnp.cumsum(jnp.where(jnp.isinf(ordered), 0, ordered), axis=1) - ordered
-        count = jnp.sum(error <= jnp.asarray(self.bound, error.dtype).reshape(-1, 1), axis=1)
+        count = jnp.sum(error <= view.number(self.bound, 2), axis=1)
         return highest(-doubt, view.replace(quota=jnp.maximum(count, 1)))
 
 

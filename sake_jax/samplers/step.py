@@ -1,5 +1,6 @@
 """The one step: read, guide, draw, reveal."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -9,10 +10,10 @@ from flax import struct
 from sake_jax.checks import one_of, require
 from sake_jax.core import Canvas, Context, Denoiser, Guidance, Plan, Process, Reveal, View
 from sake_jax.guidance.compose import Chain, Guided, When, chain, guide, identity, last_word
-from sake_jax.guidance.entropy import entropy, kl
+from sake_jax.guidance.entropy import kl_divergence, shannon_entropy
 from sake_jax.guidance.select import first_largest, largest
 from sake_jax.guidance.shaping import is_greedy
-from sake_jax.info import RECORDS, Candidates, Info, Signal, mean_over
+from sake_jax.info import RECORDS, Candidates, Info, mean_over
 from sake_jax.losses import surprise
 from sake_jax.node import Node
 from sake_jax.samplers.noise import Noise, gumbel, row_keys, still
@@ -21,7 +22,7 @@ from sake_jax.samplers.processes import Identity
 from sake_jax.samplers.reveal import as_rule, everything
 from sake_jax.samplers.reveal import confidence as most_confident
 from sake_jax.sharding import LOGITS, constrain, constrain_rows
-from sake_jax.typing import Key, Logits, Params
+from sake_jax.typing import Key, Leaf, Logits, Params, PerPosition, WindowFlags, WindowTokens
 
 CONFIDENCES = ("guided", "base", "drawn")
 SHOWN = 5
@@ -33,7 +34,7 @@ class Sampler(Node):
 
     >>> import sake_jax as sj
     >>> made = sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(8, 8))
-    >>> made.replace(record="signal").record
+    >>> made.replace(record="signal", guidance=sj.sake(1.0)).record
     'signal'
     """
 
@@ -50,6 +51,19 @@ class Sampler(Node):
     reuse: bool = struct.field(pytree_node=False, default=False)
     """Whether a canvas that did not change is not read again."""
     record: str = struct.field(pytree_node=False, default="brief")
+
+    @property
+    def couples_samples(self) -> bool:
+        """Whether rows of one prompt look at each other, so that they must stay in one batch."""
+        parts = (self.guidance, self.draw, self.reveal)
+        return any(getattr(part, "couples_samples", False) for part in parts)
+
+    def replace(self, **changes: Any) -> "Sampler":
+        """A copy with other parts, put together by the rules of `sampler`."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if "draw" in changes and self.noise is still and _is_greedy(self.draw):
+            fields["noise"] = gumbel  # it was left out for the sake of the draw before
+        return sampler(**fields | changes)
 
 
 def sampler(
@@ -94,7 +108,7 @@ def sampler(
     _check_denoiser(denoiser)
     process = process or Identity()
     draw = chain(identity(), *([draw] if draw else []))
-    if noise is gumbel and any(is_greedy(part) for part in draw.parts):
+    if noise is gumbel and _is_greedy(draw):
         noise = still
     rule = "draw must only shape logits (temperature, filters)"
     require(_only_shapes(draw), rule, draw, "put other guidances in guidance=")
@@ -125,6 +139,10 @@ def sampler(
     )
 
 
+def _is_greedy(draw: Chain) -> bool:
+    return any(is_greedy(part) for part in draw.parts)
+
+
 def _check_denoiser(denoiser: Denoiser) -> None:
     rule, remedy = "denoiser must have read, head, tables and affine", "see sake_jax.Denoiser"
     require(isinstance(denoiser, Denoiser), rule, denoiser, remedy)
@@ -145,26 +163,35 @@ def _only_shapes(guidance: Guidance) -> bool:
     return kind.push is Guidance.push and kind.posterior is Guidance.posterior
 
 
-class Kept(Node):
-    """Features of the last read, and whether the canvas has changed since."""
+class LastRead(Node):
+    """Features of the last read, and whether the canvas has changed since (`reuse`)."""
 
     features: Any
     stale: Any
 
 
-class State(Node):
+class RunState(Node):
     """What changes from step to step."""
 
+    step: Leaf
+    """() the plan's next step."""
     canvas: Canvas
     cache: Any
+    """The denoiser's, a `LastRead`, or None."""
     guidance: Any
+    """What the guidance carries."""
+    draw: Any
+    """What the parts of `draw` carry."""
 
 
-def context(sampler: Sampler, params: Params, view: View, features, cache) -> Context:
+def context(
+    sampler: Sampler, params: Params, view: View, features: Any, draw_state: Any, cache: Any
+) -> Context:
     """What the guidances see; `features` are zeros before the first step."""
 
     def log_q(logits: Logits) -> Logits:
-        return sampler.process.log_q(shaped(sampler, logits, ctx), view)
+        shaped, _ = shape_draw(sampler, logits, draw_state, ctx)
+        return sampler.process.log_q(shaped, view)
 
     ctx = Context(
         view=view,
@@ -176,54 +203,54 @@ def context(sampler: Sampler, params: Params, view: View, features, cache) -> Co
         clean=lambda logits: sampler.process.clean(logits, view),
         affine=sampler.denoiser.affine,
         record=sampler.record,
-        fold=sampler.confidence != "base",
+        # Folded pushes leave neither base logits nor a signal of their own behind.
+        fold=sampler.record == "brief" and sampler.confidence != "base",
         cache=cache,
     )
     return ctx
 
 
-def shaped(sampler: Sampler, logits: Logits, ctx: Context) -> Logits:
-    """Logits after `draw`."""
-    return sampler.draw.apply(logits, None, sampler.draw.init(ctx), ctx)[0]
+def shape_draw(
+    sampler: Sampler, logits: Logits, draw_state: Any, ctx: Context
+) -> tuple[Logits, Any]:
+    """Logits after `draw`, and the state of its parts; what they report is not kept."""
+    shaped, draw_state, _ = sampler.draw.apply(logits, None, draw_state, ctx)
+    return shaped, draw_state
 
 
-def step(
-    sampler: Sampler, params: Params, key: Key, state: State, index: jax.Array, reread: int = 0
-) -> tuple[State, Info]:
-    """One denoising step; `key` is the run's key, each step and row folds its own from it."""
+def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[RunState, Info]:
+    """One denoising step: read, guide, draw, reveal, write.
+
+    `key` is the run's key: each step and row folds its own from it.
+    """
     canvas = state.canvas
-    view = sampler.plan.view(canvas, index).replace(reread=reread)
+    view = sampler.plan.view(canvas, state.step)
     features, cache = read(sampler, params, view, state.cache)
-    ctx = context(sampler, params, view, features, None)
+    ctx = context(sampler, params, view, features, state.draw, None)
     guided = guide(sampler.guidance, state.guidance, ctx)
-    log_q = last_word(sampler.guidance, guided, ctx)
-    keys = jax.vmap(jax.random.split)(row_keys(key, canvas, index))
+    shaped, draw_state = shape_draw(sampler, guided.logits, state.draw, ctx)
+    log_q = last_word(sampler.guidance, guided, sampler.process.log_q(shaped, view), ctx)
+
+    keys = jax.vmap(jax.random.split)(row_keys(key, canvas, state.step))
     draw_key, reveal_key = keys[:, 0], keys[:, 1]
     noise = sampler.noise(draw_key, view, log_q.shape[-1])
     if view.greedy is not None:
         noise = jnp.where(view.greedy, 0, noise)
     drawn = first_largest(constrain(log_q + noise, LOGITS))
+
+    # A row whose logits are not numbers ends here, with what it has written before. A row that
+    # has nothing open may hold anything.
     sound = jnp.all(jnp.isfinite(guided.logits) & ~jnp.isnan(log_q), axis=(1, 2))
     finite = sound | ~jnp.any(ctx.open, axis=1)
-    kept = sampler.reveal(_seen(sampler, guided, ctx), drawn, view, reveal_key)
-    kept = kept & ctx.open & finite[:, None]
-    if view.mask_id is not None and not sampler.process.revises:
-        kept = kept & (drawn != view.mask_id)  # noise that stays noise
-    closed = jnp.zeros_like(kept) if sampler.process.revises else kept
-    log_p = -surprise(guided.logits, drawn)
-    # What a process that revises draws again as it was is no news.
-    fresh = kept & (drawn.astype(canvas.tokens.dtype) != view.window(canvas.tokens))
-    if view.mask_id is not None:
-        log_p = jnp.where(drawn == view.mask_id, 0, log_p)
-        news = fresh & (drawn != view.mask_id)
-    else:
-        news = fresh
-    canvas = _write(canvas, view, fresh, closed, drawn, log_p)
-    # A row whose logits are not numbers ends here, with what it has written before.
+    seen = {"guided": guided.logits, "base": guided.base, "drawn": shaped}[sampler.confidence]
+    kept = sampler.reveal(seen, drawn, view, reveal_key) & ctx.open & finite[:, None]
+    canvas, log_p, revealed = _write(sampler, view, canvas, kept, drawn, guided.logits)
     canvas = constrain_rows(canvas.replace(open=canvas.open & finite[:, None]))
+
     if sampler.reuse:
-        cache = Kept(features, jnp.any(canvas.tokens != view.tokens))
-    return State(canvas, cache, guided.state), _info(guided, finite, log_p, news, ctx)
+        cache = LastRead(features, jnp.any(canvas.tokens != view.tokens))
+    after = RunState(state.step + 1, canvas, cache, guided.state, draw_state)
+    return after, _info(guided, finite, log_p, revealed, ctx)
 
 
 def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any, Any]:
@@ -234,45 +261,60 @@ def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any,
     return jax.lax.cond(cache.stale, fresh, lambda: cache.features), cache
 
 
-def _seen(sampler: Sampler, guided: Guided, ctx: Context) -> Logits:
-    """What the reveal rule judges by."""
-    if sampler.confidence == "base":
-        return guided.base
-    return shaped(sampler, guided.logits, ctx) if sampler.confidence == "drawn" else guided.logits
+def _write(
+    sampler: Sampler,
+    view: View,
+    canvas: Canvas,
+    kept: WindowFlags,
+    drawn: WindowTokens,
+    logits: Logits,
+) -> tuple[Canvas, PerPosition, WindowFlags]:
+    """The canvas with the kept draws, their log-probabilities, and which of them are news.
 
+    Not the view's canvas: a plan may hide columns of that one.
+    """
+    log_p = -surprise(logits, drawn)
+    is_noise = jnp.zeros_like(kept)
+    if view.mask_id is not None:
+        # A drawn mask token is noise that stays noise: nothing is written, nothing has a chance.
+        is_noise = drawn == view.mask_id
+        log_p = jnp.where(is_noise, 0, log_p)
+        if not sampler.process.revises:
+            kept = kept & ~is_noise
+    # A process that revises keeps its positions open, and what it draws again as it was is no
+    # news: the token keeps the log-probability it was first written with.
+    closed = jnp.zeros_like(kept) if sampler.process.revises else kept
+    changed = kept & (drawn.astype(canvas.tokens.dtype) != view.window(canvas.tokens))
 
-def _write(canvas: Canvas, view: View, kept, closed, drawn, log_p) -> Canvas:
     def put(columns, where, new):
-        part = jnp.where(where, new.astype(columns.dtype), view.window(columns))
-        return jax.lax.dynamic_update_slice_in_dim(columns, part, view.start, axis=1)
+        return view.put(columns, jnp.where(where, new.astype(columns.dtype), view.window(columns)))
 
-    return canvas.replace(
-        tokens=put(canvas.tokens, kept, drawn),
-        log_p=put(canvas.log_p, kept, log_p),
+    canvas = canvas.replace(
+        tokens=put(canvas.tokens, changed, drawn),
+        log_p=put(canvas.log_p, changed, log_p),
         open=put(canvas.open, closed, jnp.zeros_like(closed)),
     )
+    return canvas, log_p, changed & ~is_noise
 
 
-def _info(guided: Guided, finite, log_p, kept, ctx: Context) -> Info:
+def _info(guided: Guided, finite, log_p, revealed, ctx: Context) -> Info:
     info = Info(
-        entropy=mean_over(entropy(guided.logits), ctx.open),
-        confidence=mean_over(jnp.exp(log_p), kept),
-        revealed=jnp.sum(kept, axis=1),
+        entropy=mean_over(shannon_entropy(guided.logits), ctx.open),
+        confidence=mean_over(jnp.exp(log_p), revealed),
+        revealed=jnp.sum(revealed, axis=1),
         finite=finite,
     )
     if ctx.record == "brief":
         return info
-    is_signal = lambda node: isinstance(node, Signal)  # noqa: E731
-    nodes = jax.tree.leaves(guided.state, is_leaf=is_signal)
     info = info.replace(
-        base_entropy=mean_over(entropy(guided.base), ctx.open),
-        kl=mean_over(kl(guided.logits, guided.base), ctx.open),
-        signals=tuple(filter(is_signal, nodes)),
+        base_entropy=mean_over(shannon_entropy(guided.base), ctx.open),
+        kl=mean_over(kl_divergence(guided.logits, guided.base), ctx.open),
+        signals=guided.reports,
     )
     if ctx.record == "signal":
         return info
     return info.replace(
-        start=ctx.view.start,
+        window_start=ctx.view.window_start,
         base_candidates=_candidates(guided.base),
         candidates=_candidates(guided.logits),
     )
@@ -281,4 +323,4 @@ def _info(guided: Guided, finite, log_p, kept, ctx: Context) -> Info:
 def _candidates(logits: Logits) -> Candidates:
     count = min(SHOWN, logits.shape[-1])
     log_p, ids = largest(jax.nn.log_softmax(logits), count)
-    return Candidates(ids, log_p, entropy(logits))
+    return Candidates(ids, log_p, shannon_entropy(logits))

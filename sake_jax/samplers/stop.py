@@ -20,7 +20,8 @@ class EndTokens(Node):
 
     def __call__(self, canvas: Canvas) -> Array:
         column = jnp.arange(canvas.tokens.shape[1])[None, :]
-        written = ~canvas.open & ~canvas.prompt & canvas.attend & (column >= canvas.start)
+        generated = column >= canvas.generation_start
+        written = ~canvas.open & ~canvas.prompt & canvas.attend & generated
         ends = written & jnp.isin(canvas.tokens, self.ids)
         first = jnp.min(jnp.where(ends, column, column.size), axis=1, keepdims=True)
         open_before = jnp.any(canvas.open & canvas.attend & (column < first), axis=1)

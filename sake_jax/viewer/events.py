@@ -65,7 +65,8 @@ def candidates_before_and_after(
 def guided_entropy(run: Recording, row: int, step: int, column: int) -> float:
     """Nats of the guided distribution that a token was drawn from."""
     assert run.info.candidates is not None
-    return float(run.info.candidates.entropy[step, row, column - int(run.info.start[step, row])])
+    at = column - int(run.info.window_start[step, row])
+    return float(run.info.candidates.entropy[step, row, at])
 
 
 def repellers(run: Recording, row: int, step: int, column: int) -> list[tuple[int, float]]:
@@ -88,7 +89,7 @@ def _strongest(
     run: Recording, kept: list[np.ndarray], row: int, step: int, column: int
 ) -> list[tuple[int, float]]:
     """(place, weight) of the largest weights, the largest first."""
-    at = column - int(run.info.start[step, row])
+    at = column - int(run.info.window_start[step, row])
     weights = np.sum([part[step, row, at] for part in kept], axis=0)
     largest = np.argsort(-weights, kind="stable")[:REPELLERS]
     least = NEGLIGIBLE * weights[largest[0]]
@@ -96,7 +97,7 @@ def _strongest(
 
 
 def _likeliest(run: Recording, kept: sj.Candidates, row: int, step: int, column: int) -> list:
-    at = column - int(run.info.start[step, row])
+    at = column - int(run.info.window_start[step, row])
     pairs = zip(kept.ids[step, row, at], kept.log_p[step, row, at], strict=True)
     return [(int(token), float(log_p)) for token, log_p in pairs if log_p > UNLIKELY]
 
@@ -105,7 +106,7 @@ def _candidate_log_p(run: Recording, row: int, step: Any, column: Any, token: An
     """(E,) log-probabilities of drawn tokens that are among the candidates; NaN for others."""
     kept = run.info.candidates
     assert kept is not None
-    at = column - run.info.start[step, row]
+    at = column - run.info.window_start[step, row]
     same = kept.ids[step, row, at] == token[:, None]
     log_p = np.where(same, kept.log_p[step, row, at], 0).sum(axis=-1)
     return np.where(same.any(axis=-1), log_p, np.nan)

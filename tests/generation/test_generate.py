@@ -16,9 +16,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 import registry
 import sake_jax as sj
 from conftest import GOLDENS
-from sake_jax.generation import batch as batch_module
+from sake_jax.generation import batch
 from sake_jax.generation.prompts import batches, room_for
 from sake_jax.generation.settings import describe, rebuild
+from sake_jax.samplers import loop
 
 KEY, EOS, MASK = jax.random.key(3), 256, 270
 PROMPTS = ["abc", "", "hello", "xyz"]
@@ -91,10 +92,10 @@ def test_prompts_of_one_room_share_a_program(lm):
     sampler = masked(lm, block=8)
     go = lambda prompt: sj.generate(lm, sampler, [prompt], key=KEY)  # noqa: E731
     go("abcde")
-    before = batch_module._travel._cache_size(), batch_module._depart._cache_size()
+    before = loop.advance_until._cache_size(), loop.begin_progress._cache_size()
     go("abc")
     go("abcdefgh")
-    assert (batch_module._travel._cache_size(), batch_module._depart._cache_size()) == before
+    assert (loop.advance_until._cache_size(), loop.begin_progress._cache_size()) == before
 
 
 def test_rooms_and_batches():
@@ -166,7 +167,7 @@ def test_a_killed_run_goes_on_and_is_the_same(lm, whole, tmp_path, monkeypatch):
         calls.append(args)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return batch_module.run_batch(*args)
+        return batch.run_batch(*args)
 
     monkeypatch.setattr(sys.modules["sake_jax.generation.generate"], "run_batch", dies)
     with pytest.raises(KeyboardInterrupt):

@@ -22,19 +22,24 @@ def reference_scene(arrays, kind, conditional, unconditional, now, later, mask_i
     rows, length = tokens.shape
     vocabulary = conditional.shape[-1]
     everywhere = jnp.ones((rows, length), bool)
-    view = View(
+    canvas = sj.Canvas(
         tokens=tokens,
         open=tokens == mask_id if kind == "absorbing" else everywhere,
         prompt=~everywhere,
         attend=everywhere,
         positions=jnp.tile(jnp.arange(length), (rows, 1)),
+        prompt_id=jnp.arange(rows),
+        sample_id=jnp.zeros(rows, jnp.int32),
+        cond=jnp.zeros(rows, jnp.int32),
+        mask_id=mask_id if kind == "absorbing" else None,
+    )
+    view = View(
+        canvas=canvas,
+        window_start=jnp.int32(0),
         time=jnp.asarray(now),
         next_time=jnp.asarray(later),
         progress=jnp.zeros(rows),
         quota=jnp.ones(rows, jnp.int32),
-        start=jnp.int32(0),
-        cond=jnp.zeros(rows, jnp.int32),
-        mask_id=mask_id if kind == "absorbing" else None,
         width=length,
     )
     table = jnp.eye(vocabulary)
@@ -51,7 +56,7 @@ def reference_scene(arrays, kind, conditional, unconditional, now, later, mask_i
 def posterior(guidance, ctx):
     composed = sj.chain(guidance)
     guided = guide(composed, composed.init(ctx), ctx)
-    return np.asarray(jax.nn.softmax(last_word(composed, guided, ctx)))
+    return np.asarray(jax.nn.softmax(last_word(composed, guided, ctx.log_q(guided.logits), ctx)))
 
 
 @pytest.mark.parametrize("kind", PROCESSES)
@@ -144,7 +149,7 @@ def test_adaptive_free_masks_the_least_certain_written_tokens():
     ctx = toy_context(params, view)
     changed = sj.adaptive_free(1.0, share=0.5).unconditional(ctx)
     chances = np.asarray(jax.nn.softmax(ctx.head(ctx.rows)))
-    start = int(view.start)
+    start = int(view.window_start)
     for row in range(view.tokens.shape[0]):
         written = [
             c

@@ -16,7 +16,7 @@ from sake_jax.testing import outcome, toy_context, toy_params, toy_view
 PARAMS, VIEW = toy_params(0), toy_view(0)
 CTX = toy_context(PARAMS, VIEW)
 OPEN = np.asarray(CTX.open)
-START = int(VIEW.start)
+START = int(VIEW.window_start)
 
 
 def signal(guidance, params=PARAMS, view=VIEW):
@@ -280,7 +280,7 @@ def test_recorded_signal_is_proposition_1():
     ctx = toy_context(PARAMS, VIEW, record="signal")
     composed = sj.chain(sj.sake(0.8))
     guided = guide(composed, composed.init(ctx), ctx)
-    recorded = guided.state[0].signal
+    (recorded,) = guided.reports
     base = np.asarray(guided.base, np.float64)
     psi = np.asarray(guided.logits, np.float64) - base
     p = np.asarray(jax.nn.softmax(guided.base), np.float64)

@@ -13,9 +13,9 @@ from sake_jax.guidance.entropy import (
     contrast_terms,
     correlation,
     covariance,
-    entropy,
     entropy_slope,
-    kl,
+    kl_divergence,
+    shannon_entropy,
     temperature_strength,
 )
 
@@ -29,7 +29,7 @@ def draw(seed, *shape):
 @given(seeds, st.floats(-2, 2))
 def test_slope_is_the_derivative_of_the_entropy(seed, strength):
     z, psi = draw(seed, 30), draw(seed + 1, 30)
-    slope = jax.grad(lambda gamma: entropy(z + gamma * psi))(jnp.float32(strength))
+    slope = jax.grad(lambda gamma: shannon_entropy(z + gamma * psi))(jnp.float32(strength))
     assert float(entropy_slope(z, psi, strength)) == pytest.approx(float(slope), abs=2e-5)
 
 
@@ -58,8 +58,10 @@ def test_tokens_of_no_probability_do_not_count():
     z = jnp.array([1.0, 0.0, -1e30])
     psi = jnp.array([1.0, 2.0, 1e30])
     assert np.isfinite(entropy_slope(z, psi * jnp.array([1.0, 1.0, 0.0])))
-    assert float(entropy(z)) == pytest.approx(float(entropy(z[:2])))
-    assert float(kl(z, jnp.zeros(3))) == pytest.approx(float(jnp.log(3.0) - entropy(z)), rel=1e-5)
+    assert float(shannon_entropy(z)) == pytest.approx(float(shannon_entropy(z[:2])))
+    assert float(kl_divergence(z, jnp.zeros(3))) == pytest.approx(
+        float(jnp.log(3.0) - shannon_entropy(z)), rel=1e-5
+    )
     assert np.isfinite(covariance(z, z, psi))
 
 
@@ -69,9 +71,9 @@ def test_budget_is_kept_and_used(seed, nats, size):
     z, psi = draw(seed, 20, 60), size * draw(seed + 1, 20, 60)
     cap = jnp.full(20, nats, jnp.float32)
     fraction = jax.jit(budget.fraction)(z, psi, cap)
-    moved = kl(z + fraction[:, None] * psi, z)
+    moved = kl_divergence(z + fraction[:, None] * psi, z)
     assert float(jnp.max(moved - cap)) < 1e-3
-    binds = np.asarray(kl(z + psi, z)) > nats
+    binds = np.asarray(kl_divergence(z + psi, z)) > nats
     assert (np.asarray(fraction)[~binds] == 1).all()
     np.testing.assert_array_less(0.98 * nats - 1e-6, np.asarray(moved)[binds])
 
@@ -81,7 +83,7 @@ def test_budget_with_spikes_and_forbidden_tokens(nats):
     z = draw(0, 8, 50).at[:, ::3].set(-1e30)
     psi = draw(1, 8, 50).at[:, 4].add(200.0)
     cap = jnp.full(8, nats, jnp.float32)
-    moved = kl(z + budget.fraction(z, psi, cap)[:, None] * psi, z)
+    moved = kl_divergence(z + budget.fraction(z, psi, cap)[:, None] * psi, z)
     assert bool(jnp.all(moved <= nats + 1e-3))
     assert bool(jnp.all(moved >= 0.98 * nats))
 
@@ -99,5 +101,5 @@ def test_sake_under_a_budget():
     scene = toy_params(0), toy_view(0)
     capped, base = outcome(sj.sake(50.0, kl_budget=0.2), *scene)
     free, _ = outcome(sj.sake(50.0), *scene)
-    assert float(jnp.max(kl(capped, base))) <= 0.2 + 1e-3
-    assert float(jnp.max(kl(free, base))) > 0.2
+    assert float(jnp.max(kl_divergence(capped, base))) <= 0.2 + 1e-3
+    assert float(jnp.max(kl_divergence(free, base))) > 0.2

@@ -1,5 +1,7 @@
 """The diversity gradient: `jax.grad` against the paper's closed form, and its constants."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -12,9 +14,9 @@ from sake_jax.guidance.kernels import Peers, collisions, density
 from sake_jax.guidance.objectives import collision, renyi
 from scenes import assert_close, group, scene, seeds
 
-closed_form = jax.jit(forces.closed_form)
-auto_collision = jax.jit(forces.autodiff(collision))
-auto_entropy = jax.jit(forces.autodiff(renyi(2)))
+closed_form = jax.jit(functools.partial(forces.closed_form, collision))
+auto_collision = jax.jit(functools.partial(forces.autodiff, collision))
+auto_entropy = jax.jit(functools.partial(forces.autodiff, renyi(2)))
 
 
 def by_the_book(peers: Peers) -> np.ndarray:
@@ -116,7 +118,7 @@ def test_padding_never_takes_part(seed):
 def test_equal_rows_feel_no_force():
     rows = jnp.ones((5, 3))
     peers = group(rows)
-    for force in (closed_form, auto_collision, forces.autodiff(renyi(0.5))):
+    for force in (closed_form, auto_collision, functools.partial(forces.autodiff, renyi(0.5))):
         chex.assert_trees_all_close(force(rows, peers).direction, jnp.zeros_like(rows), atol=1e-5)
 
 

@@ -51,7 +51,7 @@ def test_derivatives_by_finite_differences(objective):
         rows = jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)))
         peers = group(rows).replace(index=jnp.array([2]), offset=jnp.zeros(1))
         row = rows[2:3]
-        gradient = forces.autodiff(objective)(row, peers).direction
+        gradient = forces.autodiff(objective, row, peers).direction
         step = 1e-5
         for axis in range(4):
             up, down = row.at[0, axis].add(step), row.at[0, axis].add(-step)
@@ -64,7 +64,7 @@ def test_derivatives_by_finite_differences(objective):
 )
 def test_derivatives_stay_finite_on_equal_rows(objective):
     rows = jnp.ones((5, 3)).at[4].set(2.0)  # four equal rows: eigenvalues coincide
-    force = forces.autodiff(objective)(rows, group(rows))
+    force = forces.autodiff(objective, rows, group(rows))
     assert bool(jnp.all(jnp.isfinite(force.direction)))
     assert float(jnp.abs(force.direction[4]).max()) > 0
 
@@ -73,7 +73,7 @@ def test_derivatives_stay_finite_on_equal_rows(objective):
 def test_moving_along_the_force_raises_the_objective(objective):
     rows = jnp.asarray(np.random.default_rng(3).normal(size=(8, 4)), jnp.float32)
     peers = group(rows)
-    direction = forces.autodiff(objective)(rows, peers).direction
+    direction = forces.autodiff(objective, rows, peers).direction
     moved = rows + 1e-2 * direction / jnp.linalg.norm(direction)
     assert float(objective(moved, peers.replace(rows=moved))) > float(objective(rows, peers))
 
@@ -82,7 +82,7 @@ def test_self_weight_is_the_sum_of_the_pair_weights():
     """direction_i = Σ_j w_ij (h_i - h_j) for every kernel objective, self_weight_i = Σ_j w_ij."""
     rows = jnp.asarray(np.random.default_rng(4).normal(size=(5, 3)), jnp.float32)
     for objective in (collision, renyi(2), von_neumann):
-        force = forces.autodiff(objective)(rows, group(rows))
+        force = forces.autodiff(objective, rows, group(rows))
         assert_close(force.self_weight, _pair_weights(objective, rows).sum(axis=1), 1e-3)
 
 
@@ -93,7 +93,7 @@ def _pair_weights(objective, rows):
     for j in range(count):
         extra = jnp.zeros((count, 1)).at[j].set(little)
         lifted = jnp.concatenate([rows, extra], axis=1)
-        direction = forces.autodiff(objective)(lifted, group(lifted)).direction
+        direction = forces.autodiff(objective, lifted, group(lifted)).direction
         weights[:, j] = -np.asarray(direction[:, -1]) / little
     np.fill_diagonal(weights, 0)
     return weights

@@ -110,7 +110,7 @@ def test_when_switches_at_its_bounds():
     logits = jnp.asarray(random_logits(4))
     progress = jnp.array([0.1, 0.2, 0.79, 0.8])
     ctx = toy_context(toy_params(0), toy_view(0).replace(progress=progress))
-    out, _ = sj.when(sj.temperature(0.5), 0.2, 0.8).apply(logits, None, (), ctx)
+    out, _, _ = sj.when(sj.temperature(0.5), 0.2, 0.8).apply(logits, None, (), ctx)
     changed = ~np.all(np.isclose(out, logits), axis=(1, 2))
     assert changed.tolist() == [False, True, True, False]
 

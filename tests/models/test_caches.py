@@ -8,6 +8,7 @@ import pytest
 import sake_jax as sj
 from conftest import GOLDENS
 from networks import close, view_of
+from sake_jax.core import Reread
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def llada():
 
 def filled(lm, tokens, width):
     """A cache after a full read."""
-    view = view_of(lm, tokens, start=0, width=width, refresh=jnp.bool_(True))
+    view = view_of(lm, tokens, start=0, width=width, span=None)
     cache = lm.denoiser.empty_cache(lm.params, *tokens.shape)
     return lm.denoiser.read(lm.params, view, cache)
 
@@ -39,7 +40,7 @@ def test_prefix_cache_recomputes_the_block_and_what_follows(llada, golden):
     start, stop = (int(at) for at in g["block"])
     _, cache = filled(llada, g["x_full"], stop - start)
     rest = g["y_full"].shape[1] - start
-    view = view_of(llada, g["y_full"], start=start, width=stop - start, reread=rest)
+    view = view_of(llada, g["y_full"], start=start, width=stop - start, span=(0, rest))
     features, _ = llada.denoiser.read(llada.params, view, cache)
     close(llada.denoiser.head(llada.params, features[:, start:]), g["logits_prefix_cache"])
 
@@ -63,10 +64,13 @@ def test_a_refresh_can_be_decided_inside_a_program(llada, golden):
     g = golden("llada/golden_fastdllm.npz")
     _, cache = filled(llada, g["x_full"], 5)
     read = jax.jit(llada.denoiser.read)
-    view = view_of(llada, g["y_full"], start=int(g["block"][0]), width=5, refresh=jnp.bool_(True))
-    features, _ = read(llada.params, view, cache)
+    view = view_of(llada, g["y_full"], start=int(g["block"][0]), width=5)
+    everything, window = (
+        view.replace(reread=Reread(jnp.int32(at), (None, (0, 5)))) for at in (0, 1)
+    )
+    features, _ = read(llada.params, everything, cache)
     close(llada.denoiser.head(llada.params, features), g["logits_full_y"])
-    kept, _ = read(llada.params, view.replace(refresh=jnp.bool_(False)), cache)
+    kept, _ = read(llada.params, window, cache)
     assert read._cache_size() == 1
     assert not np.allclose(features, kept, atol=1e-3)
 
@@ -81,7 +85,8 @@ def test_a_window_of_an_unchanged_page_reads_as_before(name, start):
     view = view_of(lm, tokens, start=start, width=5, attend=attend)
     cache = lm.denoiser.empty_cache(lm.params, 2, 14)
     full, _ = lm.denoiser.read(lm.params, view, None)
-    first, cache = lm.denoiser.read(lm.params, view.replace(refresh=jnp.bool_(True)), cache)
+    everything = view.replace(reread=Reread(jnp.int32(0), (None,)))
+    first, cache = lm.denoiser.read(lm.params, everything, cache)
     again, _ = lm.denoiser.read(lm.params, view, cache)
     np.testing.assert_allclose(first, full, atol=2e-5)
     np.testing.assert_allclose(again, full, atol=2e-5)

@@ -5,8 +5,7 @@ import types
 import jax
 import pytest
 
-from sake_jax import Request
-from sake_jax.models import LanguageModel
+from sake_jax import Request, canvas
 from sake_jax.planning import (
     Job,
     described,
@@ -21,7 +20,7 @@ from sake_jax.planning.forecast import read_shares
 from sake_jax.planning.forms import FORMS
 from sake_jax.planning.report import as_json, render_forecast, render_overheads, render_sweep
 from sake_jax.planning.topology import Topology
-from sake_jax.samplers import blocks, masked, sampler
+from sake_jax.samplers import blocks
 
 TINY = described("tests/goldens/llada")
 SMALL = Chip("small", "cpu", memory=1e9, flops=1e12, bandwidth=1e11, link=1e10, clock=1e9)
@@ -67,13 +66,21 @@ def test_a_cache_reads_less():
     assert kept < 0.7 * whole
 
 
-def test_how_often_a_cache_is_refreshed():
-    two_blocks = {"length": 8, "steps": 8}
-    lm = LanguageModel(TINY, {})
-    assert read_shares(masked(lm, **two_blocks, block=4)) is None
-    assert read_shares(masked(lm, **two_blocks, block=4, cache="dual")) == (0.75, 0.25)
-    exact = sampler(lm.denoiser, blocks(8, 8, 4, cache="exact", ahead=False))
-    assert read_shares(exact) == (0.75, 0.125, 0.125)
+@pytest.mark.parametrize(
+    ("cache", "expected"),
+    [
+        ("none", None),
+        # The window, and everything at the first step of each of two blocks.
+        ("dual", (0.75, 0.25)),
+        # The first block and what follows, the second block, everything.
+        ("prefix", (0.375, 0.375, 0.25)),
+        # The window, the block before with it, everything once.
+        ("exact", (0.75, 0.125, 0.125)),
+    ],
+)
+def test_how_often_a_cache_is_refreshed(cache, expected):
+    plan = blocks(8, 8, 4, cache=cache, ahead=cache != "exact")
+    assert read_shares(plan, canvas([[1]], 8, mask_id=9)) == expected
 
 
 def test_int8_holds_less():

@@ -108,7 +108,7 @@ def test_the_cache_changes_no_token_and_prompts_may_end_inside_a_block():
     block = lambda cache: sj.block(lm, length=20, cache=cache, guidance=guidance)  # noqa: E731
     prompts = [[1, 2, 3, 4, 5], [6], [7, 8, 9, 10, 11, 12, 13, 14, 15]]
     start = canvas(prompts, 20, samples=2)
-    assert start.start == 8
+    assert start.generation_start == 8
     assert start.tokens.shape[1] > lm.config.network.context
     runs = {cache: sj.run(block(cache), lm.params, KEY, start)[0] for cache in ("exact", "none")}
     tokens = np.asarray(runs["exact"].tokens)

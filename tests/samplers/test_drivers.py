@@ -10,7 +10,7 @@ from replay import model
 import registry
 import sake_jax as sj
 from sake_jax import reveal
-from sake_jax.samplers import drive, gumbel
+from sake_jax.samplers import gumbel, loop
 from sake_jax.testing import ToyDenoiser, toy_params
 
 KEY, MASK = jax.random.key(7), 270
@@ -46,9 +46,9 @@ def test_all_drivers_write_the_same(name):
 def test_a_stream_shows_every_step_and_compiles_once():
     sampler, params = masked(block=8, steps=4), model("llada").params
     *_, states = sj.run(sampler, params, KEY, canvas(), trajectory=True)
-    before = drive._advance._cache_size()
+    before = loop._scan_steps._cache_size()
     seen = [shown.tokens for shown, _ in sj.stream(sampler, params, KEY, canvas())]
-    assert drive._advance._cache_size() == before + 1
+    assert loop._scan_steps._cache_size() == before + 1
     np.testing.assert_array_equal(np.stack(seen), states)
 
 

@@ -139,7 +139,7 @@ def test_every_row_of_a_batch_equals_its_own_run(case, golden):
 ORDERS = {
     "maskgit_plus": reveal.confidence,
     "topk_margin": reveal.margin,
-    "entropy": reveal.entropy,
+    "entropy": reveal.low_entropy,
 }
 DREAM = [
     "maskgit_plus_full", "maskgit_plus_half", "topk_margin", "entropy", "entropy_more_steps",
@@ -193,9 +193,9 @@ def test_all_recorded_cases_of_dream_are_run(golden):
     [
         ("plain", reveal.confidence),
         ("margin", reveal.margin),
-        ("entropy", reveal.entropy),
+        ("entropy", reveal.low_entropy),
         ("topp_topk", reveal.confidence),
-        ("topp_topk_entropy", reveal.entropy),
+        ("topp_topk_entropy", reveal.low_entropy),
     ],
 )
 def test_dream_ranks_positions_by_the_recorded_confidence(kind, rule, golden):
@@ -204,11 +204,11 @@ def test_dream_ranks_positions_by_the_recorded_confidence(kind, rule, golden):
     logits, scores = jnp.asarray(g["logits"])[None], g[f"{kind}/confidence"]
     view = sj.testing.toy_view(0, rows=1, length=8, width=8)
     every = jnp.ones((1, 8), bool)
-    view = view.replace(open=every, attend=every, start=jnp.int32(0))
+    view = view.replace(open=every, attend=every, window_start=jnp.int32(0))
     if kind.startswith("topp_topk"):
         ctx = sj.testing.toy_context(sj.testing.toy_params(0), view)
         for part in (sj.top_p(0.9), sj.top_k(12)):
-            logits, _ = part.apply(logits, None, (), ctx)
+            logits, _, _ = part.apply(logits, None, (), ctx)
     drawn = jnp.argmax(logits, axis=-1)
     np.testing.assert_array_equal(drawn[0], g[f"{kind}/x0"])
     for quota in range(9):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sake_jax as sj
-from sake_jax.samplers import start, step
+from sake_jax.samplers import begin, step
 from sake_jax.testing import ToyDenoiser, toy_params
 
 VOCABULARY, MASK = 17, 16
@@ -77,8 +77,8 @@ def test_a_cached_step_still_shows_sake_all_rows():
     cache, _ = ToyDenoiser().read(PARAMS, view, None)
 
     def entropy(cache):
-        state = start(chosen, PARAMS, KEY, board, cache)
-        state, info = step(chosen, PARAMS, KEY, state, jnp.int32(0))
+        state = begin(chosen, PARAMS, KEY, board, cache)
+        state, info = step(chosen, PARAMS, KEY, state)
         return state, info.entropy
 
     state, cached = entropy(cache)
@@ -153,7 +153,7 @@ def test_a_full_record_keeps_candidates_and_kernel_weights():
     done, info = sj.run(sampler(guidance=guidance, record="full"), PARAMS, KEY, canvas())
     brief, _ = sj.run(sampler(guidance=guidance), PARAMS, KEY, canvas())
     assert jnp.array_equal(done.tokens, brief.tokens)
-    assert info.start.tolist() == [3] * 6 + [9] * 6
+    assert info.window_start.tolist() == [3] * 6 + [9] * 6
     assert info.candidates.ids.shape == (12, 6, 6, 5)
     assert bool(jnp.all(jnp.diff(info.candidates.log_p, axis=-1) <= 0))
     assert info.candidates.entropy.shape == (12, 6, 6)

@@ -5,14 +5,14 @@ import pytest
 
 import meshes
 import sake_jax as sj
-from sake_jax.generation import batch as batch_module
 from sake_jax.generation.batch import filled
+from sake_jax.samplers import loop
 
 PROMPTS = [[1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 def programs() -> tuple[int, int]:
-    return batch_module._depart._cache_size(), batch_module._travel._cache_size()
+    return loop.begin_progress._cache_size(), loop.advance_until._cache_size()
 
 
 def test_rows_are_added_until_they_divide():
@@ -61,14 +61,12 @@ def test_samples_that_repel_each_other_stay_together():
 
 @pytest.mark.slow
 def test_a_stream_on_a_mesh_is_one_program():
-    from sake_jax.samplers import drive
-
     lm = meshes.load("llada", (2, 2, 2))
     sampler = sj.masked(lm, length=8, block=4, cache="dual", draw=sj.temperature(0.9))
     canvas = meshes.canvas_for(lm)
-    before = drive._advance._cache_size()
+    before = loop._scan_steps._cache_size()
     *_, (last, _) = sj.stream(sampler, lm.params, meshes.KEY, canvas, chunk=2)
-    assert drive._advance._cache_size() == before + 1
+    assert loop._scan_steps._cache_size() == before + 1
     np.testing.assert_array_equal(
         last.tokens, sj.run(sampler, lm.params, meshes.KEY, canvas)[0].tokens
     )

@@ -91,7 +91,7 @@ def test_eight_heads_on_eight_devices(config, guidance):
 def test_other_forms_of_sake(source, gradient, monkeypatch):
     monkeypatch.setattr("sake_jax.guidance.forces.CHUNK", 64)
     guidance = sj.sake(1.0, source=source, table="input", gradient=gradient, kl_budget=0.3)
-    compare(meshes.ODD, (2, 1, 4), guidance, reveal=reveal.entropy, ends="late", end_ids=(7,))
+    compare(meshes.ODD, (2, 1, 4), guidance, reveal=reveal.low_entropy, ends="late", end_ids=(7,))
 
 
 @pytest.mark.slow

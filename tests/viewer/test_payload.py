@@ -32,7 +32,7 @@ def test_a_token_has_what_was_true_when_it_was_written(recording):
     assert len(row["details"]) == 12
     for at in range(12):
         step, column = row["step"][at], row["column"][at]
-        place = step, 1, column - run.info.start[step, 1]
+        place = step, 1, column - run.info.window_start[step, 1]
         before, after, repel, nats, samples = row["details"][str(at)]
         assert [ids[n] for n in before[::2]] == run.info.base_candidates.ids[place].tolist()
         assert [ids[n] for n in after[::2]] == run.info.candidates.ids[place].tolist()

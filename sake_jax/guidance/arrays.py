@@ -1,0 +1,114 @@
+"""Guidance from bare arrays, for loops that are not ours."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from sake_jax.checks import require
+from sake_jax.core import Canvas, Context, Guidance, Tables, View
+from sake_jax.guidance.compose import guide
+from sake_jax.typing import Features, Flags, GuidanceState, Logits, Number, Rows, Tokens
+
+
+def guided_logits(
+    guidance: Guidance,
+    *,
+    tokens: Tokens,
+    features: Features,
+    head: Callable[[Rows], Logits],
+    tables: Tables,
+    open: Flags,
+    progress: Number = 0.0,
+    state: GuidanceState = None,
+    attend: Flags | None = None,
+    positions: Tokens | None = None,
+    prompt: Flags | None = None,
+    mask_id: Any = None,
+    samples: int = 1,
+    affine: bool = True,
+    read: Callable[[Tokens], Features] | None = None,
+) -> tuple[Logits, GuidanceState]:
+    """Guided logits of all columns, and the guidance's state for the next step.
+
+    For a model and a loop of your own: inside `jit`, `scan`, `vmap` and `grad`. Closed and padded
+    positions keep the head's logits.
+
+    >>> import sake_jax as sj
+    >>> rows, table = jnp.eye(4)[None, :3], jnp.eye(4)
+    >>> logits, state = guided_logits(
+    ...     sj.chain(sj.sake(1.0), sj.temperature(0.5)),
+    ...     tokens=jnp.array([[1, 3, 3]]),
+    ...     open=jnp.array([[False, True, True]]),
+    ...     features=rows,
+    ...     head=lambda rows: rows @ table.T,
+    ...     tables=sj.Tables(table, table),
+    ... )
+    >>> logits.shape  # rows, columns, vocabulary
+    (1, 3, 4)
+
+    Args:
+      guidance: any guidance, a chain or not.
+      tokens: (B, L) as they are now.
+      features: (B, L, D) the head's input, one row per column, aligned with the token it predicts.
+      head: from feature rows to logits.
+      tables: the vocabulary's embeddings on both ends of the model.
+      open: (B, L) which positions are still to be written.
+      progress: from 0 at the first step towards 1, for schedules; one number, or one for each row.
+      state: what the call before returned; None at the first step.
+      attend: (B, L) False at padding, which takes no part; everything by default.
+      positions: (B, L) where columns stand; counted from the left by default.
+      prompt: (B, L) given by the user, for guidances that take it away; what is not open, by
+        default.
+      mask_id: of the mask token, for guidances that put it somewhere.
+      samples: rows of one prompt, which stand together, for guidances that compare samples.
+      affine: whether `head` is rows @ tables.output.T + bias, so that guidance may pass through it.
+      read: from other tokens to their features, for guidances that ask the model again
+        (`classifier_free`).
+    """
+    batch, columns = tokens.shape
+    rule, remedy = "features must have a row for each column", "pass the head's input"
+    require(features.shape[:2] == tokens.shape, rule, features.shape, remedy)
+    attend = jnp.ones(tokens.shape, bool) if attend is None else attend
+    counted = jnp.broadcast_to(jnp.arange(columns), tokens.shape)
+    progress = jnp.broadcast_to(jnp.asarray(progress, jnp.float32), (batch,))
+    canvas = Canvas(
+        tokens=tokens,
+        open=open,
+        prompt=~open & attend if prompt is None else prompt,
+        attend=attend,
+        positions=counted if positions is None else positions,
+        prompt_id=jnp.arange(batch) // samples,
+        sample_id=jnp.arange(batch) % samples,
+        mask_id=mask_id,
+        samples=samples,
+    )
+    view = View(
+        canvas=canvas,
+        window_start=jnp.int32(0),
+        time=1 - progress,
+        next_time=jnp.zeros_like(progress),
+        progress=progress,
+        quota=jnp.sum(open & attend, axis=1),
+        width=columns,
+    )
+
+    def read_again(other: View, cache: Any) -> tuple[Features, Any]:
+        rule, remedy = "this guidance asks the model again", "pass read="
+        require(read is not None, rule, "no read", remedy)
+        assert read is not None
+        return read(other.tokens), cache
+
+    ctx = Context(
+        view=view,
+        features=features,
+        tables=tables,
+        head=head,
+        read=read_again,
+        log_q=lambda logits: logits,
+        affine=affine,
+    )
+    before = guidance.init(ctx) if state is None else state
+    guided = guide(guidance, before, ctx)
+    final = guidance.posterior(guided.logits, guided.logits, guided.psi, guided.state, ctx)
+    return jnp.where(ctx.open[..., None], final, guided.base), guided.state
