@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from sake_jax.evaluate.sandbox import HUMAN_EVAL, run_programs
-from sake_jax.planning.bench.interleaved import measure
+from sake_jax.planning.bench.interleaved import measure_in_turn
 
 OURS, BARE, THEIRS = "ours, contained", "ours, unsafe=True", "human-eval"
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -109,7 +109,7 @@ def measure_all(problems: list[dict[str, Any]], repeats: int, with_theirs: bool)
         sides[THEIRS] = theirs
     try:
         bases = [THEIRS if theirs else OURS]
-        found = measure(f"{len(problems)} programs", sides, repeats, bases, check)
+        found = measure_in_turn(f"{len(problems)} programs", sides, repeats, bases, check)
     finally:
         if theirs:
             theirs.close()

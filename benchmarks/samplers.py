@@ -32,9 +32,9 @@ from sake_jax.models import abstract, network
 from sake_jax.models.config import TransformerConfig
 from sake_jax.models.denoiser import NetworkDenoiser
 from sake_jax.models.layers import UNROLLED
-from sake_jax.planning.bench.interleaved import Side, measure, progress
-from sake_jax.planning.bench.scaled import llada, model
-from sake_jax.planning.forms import Everywhere
+from sake_jax.planning.bench.interleaved import Side, measure_in_turn, report_progress
+from sake_jax.planning.bench.scaled import random_model, scaled_config
+from sake_jax.planning.forms import OnAllColumns
 from sake_jax.samplers.loop import start
 from sake_jax.samplers.noise import gumbel
 from sake_jax.samplers.step import step
@@ -56,10 +56,10 @@ class Size:
         return f"{net}; prompt {self.prompt}, {self.length} columns in {self.steps} steps"
 
 
-FULL = Size(llada(512, 32_768, 8, 8), prompt=128, length=128, steps=64, block=32)
-LLADA = Size(llada(4096, 126_464, 32, 32), prompt=128, length=128, steps=64, block=32)
-QUICK = Size(llada(32, 512, 2, 2), prompt=16, length=16, steps=8, block=4)
-QUICK_DEEP = Size(llada(32, 512, 12, 2), prompt=16, length=16, steps=8, block=4)
+FULL = Size(scaled_config(512, 32_768, 8, 8), prompt=128, length=128, steps=64, block=32)
+LLADA = Size(scaled_config(4096, 126_464, 32, 32), prompt=128, length=128, steps=64, block=32)
+QUICK = Size(scaled_config(32, 512, 2, 2), prompt=16, length=16, steps=8, block=4)
+QUICK_DEEP = Size(scaled_config(32, 512, 12, 2), prompt=16, length=16, steps=8, block=4)
 FORMS = {
     "unguided": None,
     "SAKE folded, raw": sj.sake(1.0, normalize="none"),
@@ -118,7 +118,7 @@ def measure_loop(size: Size, lm: sj.LanguageModel, prompt, repeats: int) -> dict
     """Our loop and torch's, with and without a cache."""
     ours = functools.partial(our_side, lm, prompt, size)
     sides = torch_sides(lm, prompt, size) | {
-        "ours, head on all columns": ours(denoiser=Everywhere(lm.denoiser, sj.identity())),
+        "ours, head on all columns": ours(denoiser=OnAllColumns(lm.denoiser, sj.identity())),
         "ours, greedy by `temperature(0)`": ours(draw=sj.temperature(0.0), noise=gumbel),
         "ours": ours(),
         "ours, dual cache": ours(cache="dual"),
@@ -126,7 +126,7 @@ def measure_loop(size: Size, lm: sj.LanguageModel, prompt, repeats: int) -> dict
     if size.block == size.length:  # a cache needs blocks
         sides = {name: side for name, side in sides.items() if "cache" not in name}
     bases = [name for name in ("ours", "ours, dual cache") if name in sides]
-    return measure(f"blocks of {size.block}", sides, repeats, bases, require_equal)
+    return measure_in_turn(f"blocks of {size.block}", sides, repeats, bases, require_equal)
 
 
 @functools.cache
@@ -142,7 +142,9 @@ def count(size: Size, form: str, all_columns: bool = False) -> np.ndarray:
         shallow = (dataclasses.replace(size, network=dataclasses.replace(c, N=n)) for n in (1, 2))
         one, two = (count(now, form, all_columns) for now in shallow)
         return one + (c.N - 1) * (two - one)
-    denoiser = Everywhere(NetworkDenoiser(c), sj.identity()) if all_columns else NetworkDenoiser(c)
+    denoiser = (
+        OnAllColumns(NetworkDenoiser(c), sj.identity()) if all_columns else NetworkDenoiser(c)
+    )
     plan = {"length": size.length, "steps": size.steps, "block": size.block}
     sampler = sj.masked(denoiser, guidance=FORMS[form], noise=sj.still, **plan)
     canvas = sj.canvas([[0] * size.prompt], size.length, mask_id=c.V - 1)
@@ -150,7 +152,7 @@ def count(size: Size, form: str, all_columns: bool = False) -> np.ndarray:
     state = jax.eval_shape(start, *given, canvas)
     one_step = jax.jit(step).lower(*given, state, jnp.int32(0))
     before = jax.jit(start).lower(*given, canvas)
-    progress(f"counting {c.N} layers, block {size.block}, {form}")
+    report_progress(f"counting {c.N} layers, block {size.block}, {form}")
     return np.array([p.compile().cost_analysis().get("flops", 0.0) for p in (one_step, before)])
 
 
@@ -166,7 +168,7 @@ def count_all(size: Size, blocks: list[int], forms: list[str]) -> dict[str, Any]
 
 
 def measure_all(sizes, blocks: list[int], seed: int, repeats: int, forms: list) -> dict[str, Any]:
-    size, lm = sizes[0], model(sizes[0].network, seed)
+    size, lm = sizes[0], random_model(sizes[0].network, seed)
     prompt = np.random.default_rng(seed).integers(0, size.network.V - 1, (1, size.prompt))
     loops = [dataclasses.replace(size, block=block) for block in blocks]
     guided = {form: our_side(lm, prompt, size, guidance=FORMS[form]) for form in forms}
@@ -176,7 +178,7 @@ def measure_all(sizes, blocks: list[int], seed: int, repeats: int, forms: list) 
         "steps": size.steps,
         "flops": [count_all(now, blocks, forms) for now in sizes],
         "loops": [measure_loop(now, lm, prompt, repeats) for now in loops],
-        "guidance": measure("guidance", guided, repeats, forms[:1]),
+        "guidance": measure_in_turn("guidance", guided, repeats, forms[:1]),
     }
 
 

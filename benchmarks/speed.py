@@ -10,8 +10,12 @@ To measure again on a quiet machine, and to plan again (needs the compilers of T
 
 from pathlib import Path
 
-from sake_jax.planning.bench.record import read, replaced, summary
-from sake_jax.planning.bench.report import told
+from sake_jax.planning.bench.report import render_markdown
+from sake_jax.planning.bench.results_file import (
+    read_results,
+    replace_between_markers,
+    summary_table,
+)
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "speed.json"
@@ -19,11 +23,13 @@ RESULTS = ROOT / "benchmarks" / "results" / "speed.json"
 
 def pages() -> dict[Path, str]:
     """What the pages should be, by their paths."""
-    found, readme = read(RESULTS), ROOT / "README.md"
+    results, readme = read_results(RESULTS), ROOT / "README.md"
     commands = "`sake-jax bench` measures, `sake-jax bench --plan CHIPS` plans."
     return {
-        RESULTS.with_suffix(".md"): f"# Speed of guidance\n\n{commands}\n\n{told(found)}\n",
-        readme: replaced(readme.read_text(), "speed", summary(found)),
+        RESULTS.with_suffix(
+            ".md"
+        ): f"# Speed of guidance\n\n{commands}\n\n{render_markdown(results)}\n",
+        readme: replace_between_markers(readme.read_text(), "speed", summary_table(results)),
     }
 
 

@@ -30,7 +30,7 @@ from tokenizers import Tokenizer
 
 import sake_jax as sj
 from sake_jax.checks import require
-from sake_jax.planning.bench.interleaved import progress
+from sake_jax.planning.bench.interleaved import report_progress
 from sake_jax.training import corpus
 from sake_jax.training.recipe import Data
 
@@ -88,7 +88,7 @@ def prepare(options: argparse.Namespace) -> Bench:
     if end_id is None:
         raise SystemExit(f"{options.model} must have a token {data.separator}")
     text = corpus.load(data, tokenizer)
-    progress(f"{len(text.train):,} training tokens, {len(text.validation):,} held out")
+    report_progress(f"{len(text.train):,} training tokens, {len(text.validation):,} held out")
     ngram = kneser_ney.fit(text.train, lm.config.network.V, end_id, ORDER)
     return Bench(lm, judge, tokenizer, text, ngram, tokenizer.encode(PROMPT).ids, options)
 
@@ -105,7 +105,7 @@ def measure_bounds(bench: Bench) -> dict[str, np.ndarray]:
     held, lm, draws = bench.text.validation, bench.lm, bench.options.draws
     places = windows_of(held, lm.config.network.context, bench.options.windows)
     unigram = kneser_ney.fit(bench.text.train, bench.ngram.vocabulary, bench.end_id, 1)
-    progress(f"bound on {len(places)} windows, {draws} draws of noise for each")
+    report_progress(f"bound on {len(places)} windows, {draws} draws of noise for each")
     key = jax.random.key(bench.options.seed)
     return {
         "model, bound": sj.bound(lm, held[places], key=key, draws=draws).value,
@@ -135,7 +135,7 @@ def bound_section(bench: Bench) -> list[str]:
 def drawn(bench: Bench, temperature: float, guidance: sj.Guidance | None = None) -> Texts:
     """The model's samples."""
     options = bench.options
-    progress(f"drawing {options.samples} samples, T = {temperature}")
+    report_progress(f"drawing {options.samples} samples, T = {temperature}")
     sampler = sj.masked(
         bench.lm,
         length=LENGTH,
@@ -170,7 +170,7 @@ def held_out_texts(bench: Bench) -> Texts:
     require(len(stories) >= count, rule, len(stories), "lower --samples")
     stories = sorted(stories, key=lambda story: story[:size] != bench.prompt)[:count]
     same = sum(story[:size] == bench.prompt for story in stories)
-    progress(f"{same} of {count} held-out stories begin with the prompt")
+    report_progress(f"{same} of {count} held-out stories begin with the prompt")
     before = [story[:size] for story in stories]
     return Texts(before, [story[size : size + LENGTH] for story in stories])
 
@@ -212,7 +212,7 @@ def judge_section(bench: Bench, judge: sj.LanguageModel, held: Texts) -> list[st
     sides |= {STORIES: held, NGRAM: ngram_texts(bench)}
     body = [["", "perplexity", *diversity(bench, held)]]
     for name, texts in sides.items():
-        progress(f"judging {name}")
+        report_progress(f"judging {name}")
         body.append([name, judged(bench, judge, texts), *numbers(diversity(bench, texts))])
     title = f"### Samples, perplexity under {Path(bench.options.judge).name}"
     return [title, "", *about_samples(bench), *table(body)]

@@ -10,7 +10,7 @@ import jax
 from sake_jax.checks import require
 from sake_jax.models import network
 from sake_jax.models.config import NetworkConfig
-from sake_jax.sharding import divisors, listed, shard_shape
+from sake_jax.sharding import divisors, format_divisors, shard_shape
 
 SHARE = 0.6
 """Of a device's memory for parameters, at most; the rest is for activations, caches and logits."""
@@ -115,5 +115,5 @@ def require_heads(config: NetworkConfig, sizes: Mapping[str, int]) -> None:
         config.H % tensor == 0,
         rule,
         tensor,
-        f"use {listed(config.H)}, and data or fsdp for the rest",
+        f"use {format_divisors(config.H)}, and data or fsdp for the rest",
     )

@@ -12,7 +12,7 @@ from sake_jax.cli.options import RunOptions, mesh_sizes, parse_numbers
 from sake_jax.cli.screen import print_markdown
 
 if TYPE_CHECKING:
-    from sake_jax.planning.bench.clock import Setting
+    from sake_jax.planning.bench.clock import BenchSetting
 
 app = typer.Typer()
 
@@ -90,8 +90,8 @@ def bench(
 
     All forms run in turn, so that a busy moment hits them alike. Use a quiet machine.
     """
-    from sake_jax.planning.bench import record, report
-    from sake_jax.planning.bench.clock import Setting
+    from sake_jax.planning.bench import report, results_file
+    from sake_jax.planning.bench.clock import BenchSetting
 
     only_measured = {"--rounds": rounds, "--dtype": run.dtype, "--growth": growth}
     given = [name for name, value in only_measured.items() if value is not None]
@@ -101,13 +101,13 @@ def bench(
     rule, remedy = "--compile is for plans", "add --plan CHIPS, or leave it out"
     require(plan or not compile_it, rule, "--compile", remedy)
     if out is not None:
-        record.read(out)  # refuses now, not after minutes
+        results_file.read_results(out)  # refuses now, not after minutes
     if plan:
         sizes = (parse_numbers("--prompts", prompts or PROMPTS), length or 128, steps, batch)
         result = {"planned": _plan(model or "llada-8b", sizes, plan, compile_it)}
     else:
         length = length or (8 if quick else 32)
-        setting = Setting(
+        setting = BenchSetting(
             parse_numbers("--prompts", prompts or ("8,16" if quick else PROMPTS)),
             length,
             steps or max(1, length // 2),
@@ -117,34 +117,38 @@ def bench(
         wanted = not quick if growth is None else growth
         result = {"measured": _measure(model or "scaled", setting, run.dtype, wanted, quick)}
     if out is not None:
-        record.write(out, result)
+        results_file.write_results(out, result)
     if as_json:
         typer.echo(json.dumps(result, indent=1))
     else:
-        print_markdown(report.told(result))
+        print_markdown(report.render_markdown(result))
 
 
 def _measure(
-    name: str, setting: "Setting", dtype: str | None, growth: bool, quick: bool
+    name: str, setting: "BenchSetting", dtype: str | None, growth: bool, quick: bool
 ) -> dict[str, Any]:
     from sake_jax.conversion import load
-    from sake_jax.planning.bench.measured import measured
-    from sake_jax.planning.bench.scaled import scaled
+    from sake_jax.planning.bench.measured import measure_tables
+    from sake_jax.planning.bench.scaled import scaled_model
 
     rule, remedy = "the scaled model is float32", "leave --dtype out, or give --model"
     require(name != "scaled" or dtype is None, rule, dtype, remedy)
     rule, remedy = "growth is for the scaled model's full size", "leave out --growth or --quick"
     require(not (name == "scaled" and quick and growth), rule, "both", remedy)
-    lm = load(name, dtype=dtype) if name != "scaled" else scaled(*((32, 2, 2) if quick else ()))
-    return measured(lm, setting, name, growth)
+    lm = (
+        load(name, dtype=dtype)
+        if name != "scaled"
+        else scaled_model(*((32, 2, 2) if quick else ()))
+    )
+    return measure_tables(lm, setting, name, growth)
 
 
 def _plan(model: str, sizes: tuple[Any, ...], plans: list[str], compile_it: bool) -> dict[str, Any]:
     from sake_jax import planning
-    from sake_jax.planning.bench.planned import Outline, Target, planned
+    from sake_jax.planning.bench.planned import Outline, Target, plan_tables
 
     targets = []
     for text in plans:
         chips, _, mesh = text.partition(",")
         targets.append(Target(planning.topology(chips), mesh_sizes(mesh) or None))
-    return planned(Outline(model, *sizes), targets, compile_it)
+    return plan_tables(Outline(model, *sizes), targets, compile_it)

@@ -53,8 +53,7 @@ def plan(
     """
     from sake_jax import planning
     from sake_jax.conversion import model_config, with_attention
-    from sake_jax.planning import overhead, report
-    from sake_jax.planning.sweep import best
+    from sake_jax.planning import report
 
     request = dataclasses.replace(sj.Request(length=128), **changed)
     shape = {"batch": batch, "samples": samples, "prompt": prompt, "dtype": dtype}
@@ -62,17 +61,17 @@ def plan(
     chips = planning.topology(topology)
     tried = planning.sweep(job, chips) if sweep else []
     if tried:
-        chosen = best(tried) if compile_it else tried[0]
+        chosen = planning.fastest_that_fits(tried) if compile_it else tried[0]
     else:
-        chosen = planning.plan(job, chips, mesh_sizes(mesh), compile_it)
-    added = overhead.overheads(job, chips, chosen.mesh)
+        chosen = planning.forecast(job, chips, mesh_sizes(mesh), compile_it)
+    added = planning.overheads(job, chips, chosen.mesh)
     if as_json:
         guided = {name: report.as_json(each) for name, each in added.items()}
         whole = report.as_json(chosen) | {"guidances": guided}
         meshes = [report.as_json(each) for each in tried]
         typer.echo(json.dumps(whole | {"sweep": meshes}, indent=2))
         return
-    parts = [f"# {model} on {chips.name}", report.told(chosen)]
-    parts += ["## Meshes", report.sweep_table(tried)] if tried else []
-    parts += ["## What guidance adds", report.overhead_table(added), report.ACCOUNTING]
+    parts = [f"# {model} on {chips.name}", report.render_forecast(chosen)]
+    parts += ["## Meshes", report.render_sweep(tried)] if tried else []
+    parts += ["## What guidance adds", report.render_overheads(added), report.ACCOUNTING]
     print_markdown("\n\n".join(parts))

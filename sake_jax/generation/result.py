@@ -3,16 +3,18 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sake_jax.checks import require
 from sake_jax.generation.settings import rebuild
 from sake_jax.info import Info
 from sake_jax.journal import Journal, Line, wrong_line
+from sake_jax.models import ModelConfig
 from sake_jax.text import tokenizer as saved_tokenizer
-from sake_jax.viewer import Page, Recording, page, recorded
+
+if TYPE_CHECKING:
+    from sake_jax.viewer import HtmlPage
 
 ENDINGS = ("length", "token", "string")
 """Why a row ended: all columns are written, an end token, a stop string."""
@@ -89,6 +91,20 @@ class Generation:
         """ended[prompt][sample]: "length", "token" or "string"."""
         return _grouped([row.ended for row in self.rows], self.samples)
 
+    @property
+    def config(self) -> ModelConfig:
+        """The config of the model that wrote it."""
+        return rebuild(self.settings["model"]["config"])
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer beside the model's weights, or None where there is none."""
+        folder = self.settings["model"]["folder"]
+        try:
+            return saved_tokenizer(None if folder is None else Path(folder))
+        except ValueError:
+            return None
+
     def save(self, folder: str | Path) -> Path:
         """Writes settings.json and rows.jsonl, as `generate(..., save=folder)` does."""
         journal = Journal(folder, self.settings)
@@ -103,47 +119,22 @@ class Generation:
         *,
         names: Sequence[str] = ("guided", "unguided"),
         tokenizer: Any = None,
-    ) -> Page:
-        """One page, without network, to watch the canvas fill: notebooks show it, `save` writes it.
+    ) -> "HtmlPage":
+        """One page, without network, to watch the canvas fill: a `sake_jax.viewer.HtmlPage`.
 
-        For generations with trajectory=True of a sampler with record="full".
+        Notebooks show it, and its `save` writes it to a file. It needs a generation with
+        trajectory=True of a sampler with record="full".
 
         Args:
           beside: another generation of the same prompts, such as one without guidance.
           names: what the two are called.
           tokenizer: the model's own by default; tokens are shown as ids where it has none.
         """
-        shown = [self] if beside is None else [self, beside]
-        tokenizer = tokenizer or _tokenizer(self.settings)
-        runs = [run._recording(n, tokenizer) for run, n in zip(shown, names, strict=False)]
-        first, *others = self.settings["options"]["prompts"]
-        if not isinstance(first, str):
-            first = tokenizer.decode(first) if tokenizer else f"{len(first)} tokens"
-        return page(runs, tokenizer, first + (f" (and {len(others)} more)" if others else ""))
+        # The one import upwards: the library offers the page, a tool draws it. It stands here, so
+        # that a plain `import sake_jax` does not load the viewer.
+        from sake_jax.viewer import render_generations
 
-    def _recording(self, name: str, tokenizer: Any) -> Recording:
-        """What the viewer shows of this run."""
-        recorded(self.info, self.trajectory)
-        assert self.info is not None
-        assert self.trajectory is not None
-        options, config = self.settings["options"], rebuild(self.settings["model"]["config"])
-        prompts = [_ids(prompt, tokenizer) for prompt in options["prompts"]]
-        block, columns = config.network.block_size or 1, self.trajectory.shape[-1]
-        place = _first_infilled if options["infill"] else _first_before
-        return Recording(
-            name=name,
-            prompts=prompts,
-            first=[place(len(ids), columns, block) for ids in prompts],
-            infill=options["infill"],
-            samples=self.samples,
-            tokens=self.tokens.reshape(-1, columns),
-            written=self.written.reshape(-1, columns),
-            log_p=self.log_p.reshape(-1, columns),
-            ended=[row.ended for row in self.rows],
-            info=self.info,
-            trajectory=self.trajectory,
-            mask_id=config.mask_id,
-        )
+        return render_generations([self, beside] if beside else [self], names, tokenizer)
 
     def _array(self, name: str, dtype: Any) -> np.ndarray:
         flat = np.asarray([getattr(row, name) for row in self.rows], dtype)
@@ -165,29 +156,3 @@ def _row(journal: Journal, number: int, line: Line) -> Row:
 
 def _grouped(values: list, samples: int) -> list[list]:
     return [values[at : at + samples] for at in range(0, len(values), samples)]
-
-
-def _tokenizer(settings: dict[str, Any]) -> Any:
-    """The tokenizer beside the weights, or None."""
-    folder = settings["model"]["folder"]
-    try:
-        return saved_tokenizer(None if folder is None else Path(folder))
-    except ValueError:  # ids are shown instead
-        return None
-
-
-def _ids(prompt: str | Sequence[int], tokenizer: Any) -> list[int]:
-    rule = "a page about texts needs the model's tokenizer"
-    remedy = "pass tokenizer=lm.tokenizer"
-    require(tokenizer or not isinstance(prompt, str), rule, "none where the model was", remedy)
-    return list(tokenizer(prompt)["input_ids"]) if isinstance(prompt, str) else list(prompt)
-
-
-def _first_before(count: int, columns: int, block: int) -> int:
-    """Where a prompt begins: whole blocks of it stand before the first written column."""
-    return -(count // block * block)
-
-
-def _first_infilled(count: int, columns: int, block: int) -> int:
-    """Where a text to fill in begins: it ends with the last column, or just before it."""
-    return (columns - count) // block * block

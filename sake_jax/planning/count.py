@@ -42,7 +42,7 @@ class Cost:
 
 
 @dataclasses.dataclass(frozen=True)
-class Counter:
+class CostCounter:
     """Counts for one chip of a mesh with these sizes."""
 
     chip: Chip

@@ -5,7 +5,7 @@ from typing import Any
 
 from sake_jax.planning.chips import Chip
 
-FORM = """
+TEMPLATE = """
 gpu_device_info {{
   threads_per_block_limit: 1024 threads_per_warp: 32 threads_per_core_limit: 2048
   shared_memory_per_block: 49152 shared_memory_per_core: {shared}
@@ -48,4 +48,4 @@ GPUS: Mapping[str, dict[str, Any]] = {
 def description(chip: Chip) -> str:
     """A chip's description, for a compiler that does not see it."""
     sizes = {"bandwidth": int(chip.bandwidth), "memory": int(chip.memory)}
-    return FORM.format(**sizes, **GPUS[chip.name])
+    return TEMPLATE.format(**sizes, **GPUS[chip.name])

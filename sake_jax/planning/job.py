@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+import sake_jax as sj
 from sake_jax.checks import one_of, require, whole
 from sake_jax.conversion import int8_config
-from sake_jax.core import Canvas
 from sake_jax.generation import fit_prompt
-from sake_jax.generation.canvas import canvas
 from sake_jax.models import (
     LanguageModel,
     ModelConfig,
@@ -25,8 +24,6 @@ from sake_jax.models import (
     require_heads,
 )
 from sake_jax.planning.forms import Form
-from sake_jax.samplers.request import Request
-from sake_jax.samplers.step import Sampler
 from sake_jax.sharding import Axes, padded, sharding
 from sake_jax.typing import Params
 
@@ -37,13 +34,14 @@ DTYPES = ("bfloat16", "float32", "int8")
 class Job:
     """A run to be planned, from shapes alone.
 
+    >>> import sake_jax as sj
     >>> from sake_jax.conversion import model_config
-    >>> Job(model_config("tinystories"), Request(length=32), prompt=16).columns
+    >>> Job(model_config("tinystories"), sj.Request(length=32), prompt=16).columns
     48
     """
 
     config: ModelConfig
-    request: Request
+    request: sj.Request
     batch: int = 1
     """Rows together."""
     samples: int = 1
@@ -77,9 +75,9 @@ class Job:
         short = jnp.float32 if self.dtype == "float32" else jnp.bfloat16
         keep = exact_params(self.network)
 
-        def leaf(path: str, found: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-            kept = path in keep or found.dtype == jnp.int8
-            return jax.ShapeDtypeStruct(found.shape, found.dtype if kept else short)
+        def leaf(path: str, own: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+            kept = path in keep or own.dtype == jnp.int8
+            return jax.ShapeDtypeStruct(own.shape, own.dtype if kept else short)
 
         return {p: leaf(p, found) for p, found in flatten_params(abstract(self.network)).items()}
 
@@ -87,7 +85,7 @@ class Job:
         """The same job in one of `forms.FORMS`, in place of the request's guidance."""
         return dataclasses.replace(self, request=self.request.unguided, form=form)
 
-    def arguments(self, mesh: Mesh) -> tuple[Sampler, Params, Any, Canvas]:
+    def arguments(self, mesh: Mesh) -> tuple[sj.Sampler, Params, Any, sj.Canvas]:
         """What `run` is called with, as shapes on a mesh."""
         sizes = dict(mesh.shape)
         require_heads(self.network, sizes)
@@ -106,18 +104,18 @@ class Job:
         """Logical names of the parameters' axes by path."""
         return param_axes(self.network)
 
-    def sampler(self, params: Params) -> Sampler:
+    def sampler(self, params: Params) -> sj.Sampler:
         config = dataclasses.replace(self.config, network=self.network)
         made = self.request.build(LanguageModel(config, params))
         return made if self.form is None else self.form(made)
 
-    def canvas(self) -> Canvas:
+    def canvas(self) -> sj.Canvas:
         """Rows with prompts of this many columns."""
         noise = self.config.mask_id
         prompts = np.zeros((self.batch // self.samples, self.prompt), np.int32).tolist()
         options = {"samples": self.samples, "align": self.network.block_size or 1}
         places = self.config.positions
-        return canvas(prompts, self.request.length, mask_id=noise, positions=places, **options)
+        return sj.canvas(prompts, self.request.length, mask_id=noise, positions=places, **options)
 
 
 def _placed(mesh: Mesh, leaf: jax.ShapeDtypeStruct, axes: Axes) -> jax.ShapeDtypeStruct:

@@ -1,9 +1,10 @@
-"""A plan in words and numbers."""
+"""Forecasts as Markdown tables, and as JSON."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from sake_jax.planning.plan import Plan, gib
+from sake_jax.planning.forecast import Forecast, format_gib
+from sake_jax.planning.forms import BASE
 from sake_jax.tables import table
 
 ACCOUNTING = (
@@ -15,49 +16,50 @@ ACCOUNTING = (
 )
 
 
-def told(found: Plan) -> str:
-    """Memory and time of one plan."""
-    chip, cost = found.topology.chip, found.cost
-    sizes = ", ".join(f"{axis}={size}" for axis, size in found.mesh.items())
-    lines = [["", ""], ["chips", f"{found.topology.devices} × {chip.name}, mesh {sizes}"]]
-    lines += _memory(found)
+def render_forecast(result: Forecast) -> str:
+    """Memory and time of one forecast as a Markdown table."""
+    chip, cost = result.topology.chip, result.cost
+    sizes = ", ".join(f"{axis}={size}" for axis, size in result.mesh.items())
+    lines = [["", ""], ["chips", f"{result.topology.devices} × {chip.name}, mesh {sizes}"]]
+    lines += _memory(result)
     lines += [
         ["operations of a step, a chip", f"{cost.flops / 1e12:.3f} TFLOP by our count"],
         ["read in a step, a chip", f"{cost.bytes / 1e9:.2f} GB"],
         ["sent in a step, a chip", f"{cost.sent / 1e9:.3f} GB"],
         ["a step, by our count", f"{1e3 * cost.seconds:.2f} ms"],
     ]
-    if found.compiler_flops:
-        once = f"{found.compiler_flops / 1e12:.3f} TFLOP with every loop's body once"
+    if result.compiler_flops:
+        once = f"{result.compiler_flops / 1e12:.3f} TFLOP with every loop's body once"
         lines.append(["the compiler's own count", once])
-    if found.compiler_seconds:
-        lines.append(["a step, by the compiler", f"{1e3 * found.compiler_seconds:.2f} ms"])
-    lines.append(["tokens a second, all rows", f"{found.rate:,.0f} by our count"])
+    if result.compiler_seconds:
+        lines.append(["a step, by the compiler", f"{1e3 * result.compiler_seconds:.2f} ms"])
+    lines.append(["tokens a second, all rows", f"{result.tokens_per_second:,.0f} by our count"])
     return table(lines)
 
 
-def _memory(found: Plan) -> list[list[str]]:
-    chip = found.topology.chip
-    if found.memory is None:
-        said = found.complaint or "not compiled"
-        return [["memory of a chip", f"does not fit: {said}" if found.complaint else said]]
-    memory = found.memory
-    parts = f"{gib(memory.arguments)} arguments, {gib(memory.temporaries)} temporaries"
-    verdict = "fits" if found.fits else "does not fit"
+def _memory(result: Forecast) -> list[list[str]]:
+    chip = result.topology.chip
+    if result.memory is None:
+        reason = f"does not fit: {result.complaint}" if result.complaint else "not compiled"
+        return [["memory of a chip", reason]]
+    memory = result.memory
+    parts = f"{format_gib(memory.arguments)} arguments, "
+    parts += f"{format_gib(memory.temporaries)} temporaries"
+    verdict = "fits" if result.fits else "does not fit"
     return [
         ["memory of a chip", parts],
-        ["peak", f"{gib(memory.peak)} of {gib(chip.memory)}: {verdict}"],
-        ["compiled in", f"{found.seconds:.0f} s"],
+        ["peak", f"{format_gib(memory.peak)} of {format_gib(chip.memory)}: {verdict}"],
+        ["compiled in", f"{result.compile_seconds:.0f} s"],
     ]
 
 
-def overhead_table(found: dict[str, Plan]) -> str:
-    """What guidances add, by our count."""
-    base = found["none"].cost
+def render_overheads(forecasts: dict[str, Forecast]) -> str:
+    """What guidances add to a step, by our count, as a Markdown table."""
+    base = forecasts[BASE].cost
     lines = [["guidance", "operations", "read", "ms a step", "added"]]
-    for name, each in found.items():
+    for name, each in forecasts.items():
         cost = each.cost
-        added = f"{cost.seconds / base.seconds - 1:+.2%}" if each is not found["none"] else ""
+        added = f"{cost.seconds / base.seconds - 1:+.2%}" if name != BASE else ""
         lines.append(
             [
                 name,
@@ -70,31 +72,32 @@ def overhead_table(found: dict[str, Plan]) -> str:
     return table(lines)
 
 
-def sweep_table(found: Sequence[Plan]) -> str:
-    """Meshes, the fastest first."""
+def render_sweep(forecasts: Sequence[Forecast]) -> str:
+    """Meshes as a Markdown table, in their order."""
     lines = [["data", "fsdp", "tensor", "parameters of a chip", "ms a step", "tokens a second"]]
-    for each in found:
+    for each in forecasts:
         sizes = [str(each.mesh[axis]) for axis in ("data", "fsdp", "tensor")]
-        held = gib(each.held)
-        note = "" if each.roomy else ", too much"
-        lines.append([*sizes, held + note, f"{1e3 * each.cost.seconds:.2f}", f"{each.rate:,.0f}"])
+        parameters = format_gib(each.parameter_bytes)
+        note = "" if each.parameters_fit else ", too much"
+        times = [f"{1e3 * each.cost.seconds:.2f}", f"{each.tokens_per_second:,.0f}"]
+        lines.append([*sizes, parameters + note, *times])
     return table(lines)
 
 
-def as_json(found: Plan) -> dict[str, Any]:
-    """For machines."""
-    memory = vars(found.memory) if found.memory else None
+def as_json(result: Forecast) -> dict[str, Any]:
+    """A forecast for machines."""
+    memory = vars(result.memory) if result.memory else None
     return {
-        "topology": found.topology.name,
-        "mesh": found.mesh,
-        "fits": found.fits,
+        "topology": result.topology.name,
+        "mesh": result.mesh,
+        "fits": result.fits,
         "memory": memory,
-        "complaint": found.complaint,
-        "cost": vars(found.cost),
+        "complaint": result.complaint,
+        "cost": vars(result.cost),
         "compiler": {
-            "flops": found.compiler_flops,
-            "seconds": found.compiler_seconds,
-            "compiled_in": found.seconds,
+            "flops": result.compiler_flops,
+            "seconds": result.compiler_seconds,
+            "compiled_in": result.compile_seconds,
         },
-        "tokens_per_second": found.rate,
+        "tokens_per_second": result.tokens_per_second,
     }

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from sake_jax.checks import require
 from sake_jax.planning.chips import CHIPS, Chip
 from sake_jax.planning.gpus import description
-from sake_jax.sharding import MESH_AXES, listed
+from sake_jax.sharding import MESH_AXES, format_divisors
 
 QUIET = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -44,7 +44,7 @@ class Topology(NamedTuple):
         shape = tuple(sizes.get(axis, 1) for axis in MESH_AXES)
         product = shape[0] * shape[1] * shape[2]
         rule = f"data × fsdp × tensor must be the {self.devices} devices of {self.name}"
-        remedy = f"for instance data={self.devices}, or tensor={listed(self.devices)}"
+        remedy = f"for instance data={self.devices}, or tensor={format_divisors(self.devices)}"
         require(product == self.devices, rule, shape, remedy)
         return topologies.make_mesh(self.description, shape, MESH_AXES)
 

@@ -14,7 +14,7 @@ from sake_jax.sharding.axes import Axes as Axes
 from sake_jax.sharding.axes import constrain as constrain
 from sake_jax.sharding.axes import constrain_rows as constrain_rows
 from sake_jax.sharding.axes import divisors as divisors
-from sake_jax.sharding.axes import listed as listed
+from sake_jax.sharding.axes import format_divisors as format_divisors
 from sake_jax.sharding.axes import mesh as mesh
 from sake_jax.sharding.axes import mesh_of as mesh_of
 from sake_jax.sharding.axes import padded as padded

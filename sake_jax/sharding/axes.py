@@ -53,17 +53,17 @@ def mesh(data: int = 1, fsdp: int = 1, tensor: int = 1) -> Mesh:
         rule = f"data × fsdp × tensor must be all {jax.device_count()} devices, or divide the "
         rule += f"{there} of each process"
     fits = min(sizes) >= 1 and (everybody or there % needed == 0)
-    products = listed(there, *{jax.device_count()} - {there})
+    products = format_divisors(there, *{jax.device_count()} - {there})
     remedy = f"choose sizes with a product of {products}, or see `sake-jax doctor`"
     require(fits, rule, sizes, remedy)
     devices = jax.devices() if everybody else jax.local_devices()[:needed]
     return jax.make_mesh(sizes, MESH_AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
 
 
-def listed(number: int, *more: int) -> str:
+def format_divisors(number: int, *more: int) -> str:
     """The divisors of a number, and more numbers, for an error message.
 
-    >>> listed(6)
+    >>> format_divisors(6)
     '1, 2, 3 or 6'
     """
     *others, last = map(str, (*divisors(number), *more))
@@ -71,6 +71,11 @@ def listed(number: int, *more: int) -> str:
 
 
 def divisors(number: int) -> list[int]:
+    """All divisors of a number, the smallest first.
+
+    >>> divisors(6)
+    [1, 2, 3, 6]
+    """
     return [size for size in range(1, number + 1) if number % size == 0]
 
 
@@ -119,9 +124,9 @@ def sharding(mesh: Mesh, shape: tuple[int, ...], axes: Axes) -> NamedSharding:
 def mesh_of(tree: Any) -> AbstractMesh | None:
     """The mesh that arrays, or their traces inside a program, live on; None for one device."""
     for leaf in jax.tree.leaves(tree):
-        found = jax.typeof(leaf).sharding.mesh
-        if found.size > 1:
-            return found
+        mesh = jax.typeof(leaf).sharding.mesh
+        if mesh.size > 1:
+            return mesh
     return None
 
 

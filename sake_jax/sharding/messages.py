@@ -1,4 +1,4 @@
-"""What processes of one run tell each other. With one process nothing is said and nothing waits.
+"""Messages between the processes of a run. With one process nothing is sent and nothing waits.
 
 Every process must call these functions, in the same order: they wait for the others. They trust
 each other, as processes that run one program do: messages are pickled. Files never are.
@@ -34,22 +34,23 @@ def to_host(tree: Any) -> Any:
     """A tree's arrays in this host's memory, whole, also where other processes hold parts."""
     if not spans_processes(tree):
         return jax.tree.map(np.asarray, jax.device_get(tree))
-    return jax.tree.map(_fetched, tree)
+    return jax.tree.map(_whole_array, tree)
 
 
-def _fetched(leaf: Any) -> np.ndarray:
+def _whole_array(leaf: Any) -> np.ndarray:
     here = getattr(leaf, "is_fully_addressable", True) or leaf.is_fully_replicated
     return np.asarray(leaf if here else multihost_utils.process_allgather(leaf, tiled=True))
 
 
 def gather_from_all(value: Value) -> list[Value]:
-    """What each process has, by their numbers.
+    """The values of all processes, in the order of their numbers.
 
     >>> gather_from_all("here")
     ['here']
     """
     if not several_processes():
         return [value]
+    # Collectives move arrays of one shape: pickled, and padded to the longest message.
     mine = np.frombuffer(pickle.dumps(value), np.uint8)
     sizes = multihost_utils.process_allgather(np.int32(mine.size))
     # Powers of two: few shapes, so few programs.
@@ -60,7 +61,8 @@ def gather_from_all(value: Value) -> list[Value]:
 
 
 def broadcast_from_leader(make: Callable[[], Value]) -> Value:
-    """What process 0 makes, in all of them; an error there is an error everywhere.
+    """Calls a function in process 0 alone and gives its result in all of them; an error there is
+    raised everywhere.
 
     >>> broadcast_from_leader(lambda: 6 * 7)
     42
@@ -72,8 +74,8 @@ def broadcast_from_leader(make: Callable[[], Value]) -> Value:
     if is_leader():
         try:
             made = make()
-        except Exception as found:
-            error = found
+        except Exception as raised:
+            error = raised
     made, reason = gather_from_all((made, None if error is None else str(error)))[0]
     if error is not None:
         raise error

@@ -1,4 +1,4 @@
-"""Connects the processes of a run."""
+"""Connects the processes of a run through JAX's coordination service."""
 
 import collections
 import os
@@ -14,7 +14,8 @@ ADDRESS, COUNT, NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PR
 """The usual environment variables. JAX itself reads the first alone."""
 WAIT = 300
 """Seconds in which all processes must have come."""
-COUNTED = "sake_jax/processes"
+COUNT_KEY = "sake_jax/processes"
+"""Where process 0 tells the others how many it expects."""
 
 
 def connection_requested() -> bool:
@@ -23,7 +24,7 @@ def connection_requested() -> bool:
 
 
 def connected() -> bool:
-    """Whether `start` has connected this process with others."""
+    """Whether `connect` has joined this process with others."""
     return engine.global_state.client is not None
 
 
@@ -71,7 +72,7 @@ def connect(
         raise ValueError(f"several processes could not be started ({error}); {remedy}.") from error
     set_last_words(LOST)
     watch()
-    _agree()
+    _check_agreement()
 
 
 def _from_environment(name: str, given: int | None) -> int | None:
@@ -94,13 +95,14 @@ def _check(address: str | None, processes: int | None, number: int | None) -> No
         require(0 <= number < processes, rule, number, f"correct it, or raise {COUNT}")
 
 
-def _agree() -> None:
-    """Refuses processes that were told different things."""
+def _check_agreement() -> None:
+    """Refuses a run whose processes differ in how many they expect, or in their devices."""
     state = engine.global_state
     client: Any = state.client
     if state.process_id == 0:
-        client.key_value_set(COUNTED, str(state.num_processes))
-    theirs = int(client.blocking_key_value_get(COUNTED, WAIT * 1000))
+        client.key_value_set(COUNT_KEY, str(state.num_processes))
+    # Collectives between processes that disagree would wait for ever.
+    theirs = int(client.blocking_key_value_get(COUNT_KEY, WAIT * 1000))
     rule = f"all processes must be told the same number of processes ({COUNT})"
     require(theirs == state.num_processes, rule, (theirs, state.num_processes), "correct one")
     each = collections.Counter(device.process_index for device in jax.devices())

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sake_jax.info import Candidates
+import sake_jax as sj
 from sake_jax.viewer.recording import Recording
 
 REPELLERS = 6
@@ -28,28 +28,31 @@ class Events(NamedTuple):
     """(E,) whether the column is not changed again."""
 
 
-def events(run: Recording, row: int, steps: np.ndarray) -> Events:
-    """The changes of a row; `steps` are those of the plan that were taken."""
+def row_events(run: Recording, row: int, steps: np.ndarray) -> Events:
+    """The changes of a row, in the order of time; `steps` are the plan's steps that were taken."""
     states = np.concatenate([run.blank(row)[None], run.trajectory[steps, row]])
     step, column = np.nonzero(states[1:] != states[:-1])
     token = states[step + 1, column]
+    # `unique` finds first occurrences: the last change of a column is the first from the end.
     last = np.zeros(len(step), bool)
     _, newest = np.unique(column[::-1], return_index=True)
     last[len(step) - 1 - newest] = True
-    chances = _chances(run, row, steps[step], column, token)
+    # A row keeps the log-probability of its final text; of what was overwritten, or stands outside
+    # the text, only the candidates know it.
+    log_p = _candidate_log_p(run, row, steps[step], column, token)
     known = last & run.written[row, column] & (run.log_p[row, column] != 0)
-    return Events(step, column, token, np.where(known, run.log_p[row, column], chances), last)
+    return Events(step, column, token, np.where(known, run.log_p[row, column], log_p), last)
 
 
-def replayed(blank: np.ndarray, found: Events, steps: int) -> np.ndarray:
-    """(S, N) the trajectory again: what the page does."""
+def replay_events(blank: np.ndarray, changes: Events, steps: int) -> np.ndarray:
+    """(S, N) the trajectory again, from a blank row and its changes: what the page does."""
     states = np.repeat(blank[None], steps, axis=0)
-    for step, column, token in zip(found.step, found.column, found.token, strict=True):
+    for step, column, token in zip(changes.step, changes.column, changes.token, strict=True):
         states[step:, column] = token
     return states
 
 
-def before_and_after(
+def candidates_before_and_after(
     run: Recording, row: int, step: int, column: int
 ) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
     """(token, log-probability) of the likeliest candidates before and after guidance."""
@@ -59,7 +62,7 @@ def before_and_after(
     return _likeliest(run, base, row, step, column), _likeliest(run, guided, row, step, column)
 
 
-def entropy(run: Recording, row: int, step: int, column: int) -> float:
+def guided_entropy(run: Recording, row: int, step: int, column: int) -> float:
     """Nats of the guided distribution that a token was drawn from."""
     assert run.info.candidates is not None
     at = column - int(run.info.window_start[step, row])
@@ -93,17 +96,17 @@ def _strongest(
     return [(int(place), float(weights[place])) for place in largest if weights[place] > least]
 
 
-def _likeliest(run: Recording, kept: Candidates, row: int, step: int, column: int) -> list:
+def _likeliest(run: Recording, kept: sj.Candidates, row: int, step: int, column: int) -> list:
     at = column - int(run.info.window_start[step, row])
     pairs = zip(kept.ids[step, row, at], kept.log_p[step, row, at], strict=True)
     return [(int(token), float(log_p)) for token, log_p in pairs if log_p > UNLIKELY]
 
 
-def _chances(run: Recording, row: int, step: Any, column: Any, token: Any) -> np.ndarray:
-    """(E,) log-probabilities of drawn tokens that are among the candidates."""
+def _candidate_log_p(run: Recording, row: int, step: Any, column: Any, token: Any) -> np.ndarray:
+    """(E,) log-probabilities of drawn tokens that are among the candidates; NaN for others."""
     kept = run.info.candidates
     assert kept is not None
     at = column - run.info.window_start[step, row]
-    found = kept.ids[step, row, at] == token[:, None]
-    log_p = np.where(found, kept.log_p[step, row, at], 0).sum(axis=-1)
-    return np.where(found.any(axis=-1), log_p, np.nan)
+    same = kept.ids[step, row, at] == token[:, None]
+    log_p = np.where(same, kept.log_p[step, row, at], 0).sum(axis=-1)
+    return np.where(same.any(axis=-1), log_p, np.nan)

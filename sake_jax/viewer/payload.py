@@ -12,11 +12,11 @@ import numpy as np
 from sake_jax.checks import require
 from sake_jax.viewer.events import (
     Events,
-    before_and_after,
-    entropy,
-    events,
+    candidates_before_and_after,
+    guided_entropy,
     repellers,
     repelling_samples,
+    row_events,
 )
 from sake_jax.viewer.pieces import Pieces
 from sake_jax.viewer.recording import Recording
@@ -39,13 +39,13 @@ def payload(runs: Sequence[Recording], tokenizer: Any = None) -> dict[str, Any]:
         rule = "generations side by side must have as many samples"
         require(other.samples == first.samples, rule, (first.samples, other.samples), remedy)
     pieces = Pieces(tokenizer)
-    made = {
+    tree = {
         "prompts": [_prompt(ids, at, pieces) for ids, at in _prompts(first)],
         "samples": first.samples,
         "runs": [_run(run, pieces) for run in runs],
     }
     names = {"pieces": pieces.texts, "ids": pieces.ids, "special": pieces.special}
-    return made | names | {"words": tokenizer is not None}
+    return tree | names | {"words": tokenizer is not None}
 
 
 def _prompts(run: Recording) -> list[tuple[Sequence[int], int]]:
@@ -72,34 +72,34 @@ def _run(run: Recording, pieces: Pieces) -> dict[str, Any]:
 def _row(
     run: Recording, row: int, steps: np.ndarray, taken: np.ndarray, pieces: Pieces
 ) -> dict[str, Any]:
-    found = events(run, row, steps)
+    changes = row_events(run, row, steps)
     real = np.flatnonzero(~run.outside(row))
     return {
         "ended": run.ended[row],
         "outside": [int(real[0]), int(run.columns - 1 - real[-1])] if len(real) else [0, 0],
         "text": "".join("1" if kept else "0" for kept in run.written[row]),
-        "step": found.step.tolist(),
-        "column": found.column.tolist(),
-        "token": pieces.of(found.token.tolist()),
-        "chance": [_hundredths(value) for value in found.log_p.tolist()],
-        "details": _details(run, row, steps, found, pieces),
+        "step": changes.step.tolist(),
+        "column": changes.column.tolist(),
+        "token": pieces.of(changes.token.tolist()),
+        "chance": [_hundredths(value) for value in changes.log_p.tolist()],
+        "details": _details(run, row, steps, changes, pieces),
         "curves": _curves(run, row, steps, taken),
     }
 
 
 def _details(
-    run: Recording, row: int, steps: np.ndarray, found: Events, pieces: Pieces
+    run: Recording, row: int, steps: np.ndarray, changes: Events, pieces: Pieces
 ) -> dict[str, list]:
     """Of each last writing: [before, after, repellers, entropy, samples that repel it].
 
     All but the entropy are flat lists of pairs.
     """
     details = {}
-    for at in np.flatnonzero(found.last & (found.token != run.mask_id)):
-        where = run, row, int(steps[found.step[at]]), int(found.column[at])
-        told = [_candidates(part, pieces) for part in before_and_after(*where)]
+    for at in np.flatnonzero(changes.last & (changes.token != run.mask_id)):
+        where = run, row, int(steps[changes.step[at]]), int(changes.column[at])
+        candidates = [_candidates(part, pieces) for part in candidates_before_and_after(*where)]
         rows, samples = _weighed(repellers(*where)), _weighed(repelling_samples(*where))
-        details[str(at)] = [*told, rows, _short(entropy(*where)), samples]
+        details[str(at)] = [*candidates, rows, _short(guided_entropy(*where)), samples]
     return details
 
 
@@ -108,8 +108,8 @@ def _weighed(pairs: list[tuple[int, float]]) -> list[float]:
 
 
 def _candidates(pairs: list[tuple[int, float]], pieces: Pieces) -> list[int | None]:
-    found = [(pieces.number(token), _hundredths(log_p)) for token, log_p in pairs]
-    return [value for pair in found for value in pair]
+    numbers = [(pieces.number(token), _hundredths(log_p)) for token, log_p in pairs]
+    return [value for pair in numbers for value in pair]
 
 
 def _curves(run: Recording, row: int, steps: np.ndarray, taken: np.ndarray) -> dict[str, list]:
@@ -118,6 +118,7 @@ def _curves(run: Recording, row: int, steps: np.ndarray, taken: np.ndarray) -> d
     slope = np.sum([signal.covariance for signal in signals], axis=0) if signals else None
     values = dict(zip(CURVES, (info.entropy, info.base_entropy, slope, info.kl), strict=True))
     at = {name: value[steps, row] for name, value in values.items() if value is not None}
+    # A step that found nothing open in a row leaves zeros there, which are no measurements.
     idle = ~taken | ((at["entropy"] == 0) & (at["base_entropy"] == 0))
     curves = {name: _shortened(value, idle) for name, value in at.items()}
     return curves | {"revealed": [int(count) for count in info.revealed[steps, row]]}

@@ -2,12 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from sake_jax.checks import require
-from sake_jax.info import Info
+import sake_jax as sj
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Recording:
     """(B, N) of each token of a text when it was written; 0 elsewhere."""
     ended: Sequence[str]
     """(B,) why each row ended."""
-    info: Info
+    info: sj.Info
     """(S, B, ...)"""
     trajectory: np.ndarray
     """(S, B, N) tokens after each step."""
@@ -62,20 +60,10 @@ class Recording:
         return ((at < first) | (at >= first + len(prompt))) & self.infill
 
     def taken(self) -> np.ndarray:
-        """(S, B) whether the row's batch took the step: candidates of a step have odds."""
+        """(S, B) whether the row's batch took the step: the others' candidates are zeros."""
         assert self.info.candidates is not None
         return np.any(self.info.candidates.log_p != 0, axis=(2, 3))
 
     def _prompt(self, row: int) -> tuple[Sequence[int], int]:
         at = row // self.samples
         return self.prompts[at], self.first[at]
-
-
-def recorded(info: Info | None, trajectory: Any) -> None:
-    """Refuses a generation that did not keep what the viewer shows."""
-    rule = "a generation must be recorded to be shown"
-    remedy = 'make its sampler with record="full", and pass trajectory=True to generate'
-    require(info is not None, rule, "info=None, as after an interruption", remedy)
-    full = info is not None and info.candidates is not None
-    require(full, rule, 'a sampler without record="full"', remedy)
-    require(trajectory is not None, rule, "trajectory=None", remedy)

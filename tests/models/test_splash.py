@@ -14,7 +14,7 @@ from sake_jax.conversion import model_config
 from sake_jax.models import TransformerConfig
 from sake_jax.models.attention import plain
 from sake_jax.models.splash import splash
-from sake_jax.planning import Job, plan, topology
+from sake_jax.planning import Job, forecast, topology
 from sake_jax.samplers.request import Request
 from sake_jax.sharding import sharding
 
@@ -88,7 +88,7 @@ def test_long_canvases_take_less_of_a_tpu(mesh):
         network = dataclasses.replace(small, attention=attention)
         own = dataclasses.replace(config, network=network)
         job = Job(own, Request(length=128, block=32), batch=2, prompt=3968)
-        found[attention] = plan(job, topology("v5e:2x4"), mesh)
+        found[attention] = forecast(job, topology("v5e:2x4"), mesh)
     one, other = found["plain"], found["splash"]
     assert one.memory is not None
     assert other.memory is not None

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from sake_jax.planning.chips import Chip
-from sake_jax.planning.count import Cost, Counter, trace
+from sake_jax.planning.count import Cost, CostCounter, trace
 
 CHIP = Chip("slow", "tpu", memory=1e9, flops=100.0, bandwidth=10.0, link=1.0)
 ROWS, IN, OUT = 4, 8, 16
@@ -19,7 +19,7 @@ def product(x, kernel):
 
 def counted(function, *arguments, sizes=None, marks=None, shares=None) -> Cost:
     marks = marks or [None] * len(arguments)
-    counter = Counter(CHIP, sizes or {"data": 1, "fsdp": 1, "tensor": 1}, shares)
+    counter = CostCounter(CHIP, sizes or {"data": 1, "fsdp": 1, "tensor": 1}, shares)
     return counter.count(trace(function, *arguments), marks)
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from browsers import dark, needed, phone
-from sake_jax.viewer import page
+from sake_jax.viewer import render_page
 
 pytest.importorskip("selenium")
 from selenium.webdriver.common.action_chains import ActionChains
@@ -21,7 +21,9 @@ def file(recording, words, tmp_path_factory):
     run = dataclasses.replace(recording(size=8), prompts=[[0, 3, 4]])
     other = dataclasses.replace(recording(size=8, seed=1), prompts=[[0, 3, 4]], name="unguided")
     title = "<script>alert('title')</script>"
-    return page([run, other], words, title).save(tmp_path_factory.mktemp("page") / "run.html")
+    return render_page([run, other], words, title).save(
+        tmp_path_factory.mktemp("page") / "run.html"
+    )
 
 
 @pytest.fixture
@@ -270,7 +272,7 @@ def test_a_phone_does_not_scroll_sideways(shown):
 
 def test_ids_and_a_single_text(browser, recording, tmp_path):
     run = recording(samples=1)
-    browser.get(page([run]).save(tmp_path / "ids.html").as_uri())
+    browser.get(render_page([run]).save(tmp_path / "ids.html").as_uri())
     assert find(browser, ".panel h2")[0].text == "the text"
     assert find(browser, ".text")[0].text.split() == [
         *map(str, run.prompts[0]),
@@ -284,7 +286,9 @@ def test_ids_and_a_single_text(browser, recording, tmp_path):
 
 def test_a_notebook_shows_the_page_in_a_frame(browser, recording, words, tmp_path):
     cell = tmp_path / "notebook.html"
-    cell.write_text(f"<!doctype html><p>a cell</p>{page([recording()], words)._repr_html_()}")
+    cell.write_text(
+        f"<!doctype html><p>a cell</p>{render_page([recording()], words)._repr_html_()}"
+    )
     browser.get(cell.as_uri())
     browser.switch_to.frame(find(browser, "iframe")[0])
     browser.execute_script("goTo(5)")
@@ -296,7 +300,7 @@ def test_a_notebook_shows_the_page_in_a_frame(browser, recording, words, tmp_pat
 
 def test_tokens_that_are_taken_back(browser, recording, words, tmp_path):
     run = recording(samples=1, rewrites=3)
-    browser.get(page([run], words).save(tmp_path / "again.html").as_uri())
+    browser.get(render_page([run], words).save(tmp_path / "again.html").as_uri())
     for step in (1, 6, 12):
         browser.execute_script(f"goTo({step})")
         there = "canvases[0].cells.filter((c) => c.column >= 0 && c.kind === 'written')"

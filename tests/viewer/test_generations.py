@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import json
 import re
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -12,8 +14,8 @@ import pytest
 import sake_jax as sj
 from bytewise import byte_llada
 from conftest import GOLDENS
-from sake_jax.generation.result import _tokenizer
-from sake_jax.viewer.events import events, replayed
+from sake_jax.viewer import recording_of
+from sake_jax.viewer.events import replay_events, row_events
 
 KEY = jax.random.key(1)
 
@@ -69,20 +71,20 @@ def by_blocks():
 
 def check(out):
     """The page's events are the trajectory."""
-    run = out._recording("this", _tokenizer(out.settings))
+    run = recording_of(out, "this", out.tokenizer)
     steps = np.flatnonzero(run.taken().any(axis=1))
     tree = held(out.to_html())
     (shown,) = tree["runs"]
     assert shown["columns"] == out.trajectory.shape[-1]
     for row in range(len(out.rows)):
-        found = events(run, row, steps)
-        again = replayed(run.blank(row), found, len(steps))
+        changes = row_events(run, row, steps)
+        again = replay_events(run.blank(row), changes, len(steps))
         np.testing.assert_array_equal(again, run.trajectory[steps, row])
         told = shown["rows"][row]
         ids = [tree["ids"][at] for at in told["token"]]
-        assert ids == found.token.tolist()
+        assert ids == changes.token.tolist()
         if run.mask_id is not None:  # the first noise of others is not recorded
-            assert np.sum(found.token != run.mask_id) == out.info.revealed[:, row].sum()
+            assert np.sum(changes.token != run.mask_id) == out.info.revealed[:, row].sum()
 
 
 def test_masked_decoding_can_be_watched(spoken):
@@ -97,12 +99,12 @@ def test_every_sampler_can_be_watched(made):
 
 @pytest.mark.slow
 def test_prompts_stand_where_the_canvas_had_them():
-    run = infilled()._recording("this", None)
+    run = recording_of(infilled(), "this")
     hole = run.mask_id
     assert run.first == [1]
     assert run.outside(0).tolist() == [True, False, False, False, False, False]
     assert run.blank(0)[1:].tolist() == [1, hole, hole, 5, 6]
-    run = by_blocks()._recording("this", None)
+    run = recording_of(by_blocks(), "this")
     size = -run.first[0]
     assert len(run.prompts[0]) == size + 1, "one token has no whole block"
     assert run.blank(0)[:2].tolist() == [size + 1, run.mask_id]
@@ -173,3 +175,9 @@ def test_texts_need_a_tokenizer_and_ids_none(spoken):
     page = bare.to_html()
     assert "<title>4 tokens (and 1 more)</title>" in page
     assert held(page)["pieces"][0] == "257"
+
+
+def test_the_library_alone_does_not_load_the_viewer():
+    program = "import sys, sake_jax; print([n for n in sys.modules if 'sake_jax.viewer' in n])"
+    printed = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert printed.stdout.strip() == "[]", printed.stderr

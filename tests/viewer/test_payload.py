@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from sake_jax.viewer import page
-from sake_jax.viewer.events import REPELLERS, events, replayed
-from sake_jax.viewer.page import embedded
+from sake_jax.viewer import render_page
+from sake_jax.viewer.events import REPELLERS, replay_events, row_events
+from sake_jax.viewer.html_page import json_for_script
 from sake_jax.viewer.payload import payload
 
 LARGEST = 5_000_000
@@ -18,11 +18,11 @@ LARGEST = 5_000_000
 def test_events_are_the_trajectory(recording, rewrites):
     run = recording(rewrites=rewrites)
     for row in range(3):
-        found = events(run, row, np.arange(12))
-        again = replayed(run.blank(row), found, 12)
+        changes = row_events(run, row, np.arange(12))
+        again = replay_events(run.blank(row), changes, 12)
         np.testing.assert_array_equal(again, run.trajectory[:, row])
-        assert len(found.step) == run.info.revealed[:, row].sum()
-        assert found.last.sum() == 12, "every column is written in the end"
+        assert len(changes.step) == run.info.revealed[:, row].sum()
+        assert changes.last.sum() == 12, "every column is written in the end"
 
 
 def test_a_token_has_what_was_true_when_it_was_written(recording):
@@ -53,10 +53,10 @@ def test_tokens_that_were_written_again_keep_their_probability(recording):
     run = recording(rewrites=2)
     tree = payload([run])
     row = tree["runs"][0]["rows"][0]
-    found = events(run, 0, np.arange(12))
-    assert sorted(map(int, row["details"])) == np.flatnonzero(found.last).tolist()
-    earlier = np.flatnonzero(~found.last)
-    place = found.step[earlier], 0, found.column[earlier]
+    changes = row_events(run, 0, np.arange(12))
+    assert sorted(map(int, row["details"])) == np.flatnonzero(changes.last).tolist()
+    earlier = np.flatnonzero(~changes.last)
+    place = changes.step[earlier], 0, changes.column[earlier]
     expected = -100 * run.info.candidates.log_p[place][:, -1]
     np.testing.assert_allclose(np.take(row["chance"], earlier), expected, atol=0.5)
 
@@ -65,8 +65,8 @@ def test_a_token_outside_the_candidates_has_no_probability(recording):
     run = recording(rewrites=2)
     run.info.candidates.ids[...] = 1000
     row = payload([run])["runs"][0]["rows"][0]
-    found = events(run, 0, np.arange(12))
-    assert all(row["chance"][at] is None for at in np.flatnonzero(~found.last))
+    changes = row_events(run, 0, np.arange(12))
+    assert all(row["chance"][at] is None for at in np.flatnonzero(~changes.last))
 
 
 def test_forbidden_candidates_are_left_out(recording):
@@ -89,9 +89,9 @@ def test_curves_and_steps_that_were_not_taken(recording):
     run.info.candidates.log_p[7:] = 0  # as records of steps that nobody took
     run.info.candidates.log_p[5, 2] = 0
     run.trajectory[7:] = run.trajectory[6]
-    found = payload([run])["runs"][0]
-    assert found["steps"] == 7
-    gaps = [at for at, value in enumerate(found["rows"][2]["curves"]["entropy"]) if value is None]
+    shown = payload([run])["runs"][0]
+    assert shown["steps"] == 7
+    gaps = [at for at, value in enumerate(shown["rows"][2]["curves"]["entropy"]) if value is None]
     assert gaps == [5], "only this row's batch left the step out"
 
 
@@ -120,14 +120,14 @@ def test_the_largest_run_stays_small(recording, rewrites):
         size |= {"samples": 2}
     run = recording(**size, rewrites=rewrites)
     beside = dataclasses.replace(run, name="unguided")
-    taken = len(page([run, beside]).encode()) * 8 / size["samples"]
+    taken = len(render_page([run, beside]).encode()) * 8 / size["samples"]
     assert taken < LARGEST
 
 
 def test_nothing_in_the_payload_ends_its_script(recording, words):
     run = dataclasses.replace(recording(), prompts=[[0, 1, 2]])
-    made = page([run], words, title="<script>&")
-    text = embedded(payload([run], words))
+    made = render_page([run], words, title="<script>&")
+    text = json_for_script(payload([run], words))
     assert "<" not in text
     assert json.loads(text)["pieces"][:3] == [words.decode([at]) for at in range(3)]
     assert made.count("</script>") == 2, "the payload's and the program's"
@@ -153,7 +153,7 @@ def test_side_by_side_needs_the_same_prompts(recording):
 
 
 def test_pages_need_nothing_else_and_show_in_notebooks(recording, words, tmp_path):
-    made = page([recording()], words, title='a "title"')
+    made = render_page([recording()], words, title='a "title"')
     assert "{{" not in made
     assert "http://" not in made.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in made

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from sake_jax import cli
 from sake_jax.cli import view as view_module
-from sake_jax.samplers import Request
-from sake_jax.viewer import Page
+from sake_jax.samplers.request import Request
+from sake_jax.viewer import HtmlPage
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ class Asked:
 
     def to_html(self, *others, names):
         self.shown, self.names = 1 + len(others), names
-        return Page("a page")
+        return HtmlPage("a page")
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ Side = Callable[[], Any]
 """One run of a program, to its end; returns what it computed."""
 
 
-def progress(line: str) -> None:
+def report_progress(line: str) -> None:
+    """Prints a line for whoever waits: tables go to the standard output."""
     print(line, file=sys.stderr, flush=True)
 
 
-def measure(
+def measure_in_turn(
     title: str,
     sides: dict[str, Side],
     repeats: int,
@@ -46,33 +47,34 @@ def measure(
 
     for name in names:
         first[name] = timed(name)
-        progress(f"{title}: first run {first[name]:.2f} s, {name}")
+        report_progress(f"{title}: first run {first[name]:.2f} s, {name}")
     check(results)
-    others, begin = busy(), time.perf_counter()
+    others, begin = other_cpu_seconds(), time.perf_counter()
     for turn in range(repeats):
         at = turn % len(names)
         for name in names[at:] + names[:at]:
             seconds[name].append(timed(name))
         now = ", ".join(f"{seconds[name][-1]:.2f}" for name in names)
-        progress(f"{title}: round {turn + 1} of {repeats}: {now} s")
-    others = max(0.0, busy() - others) / (time.perf_counter() - begin)
+        report_progress(f"{title}: round {turn + 1} of {repeats}: {now} s")
+    others = max(0.0, other_cpu_seconds() - others) / (time.perf_counter() - begin)
     against = {
         base: {name: ratio(seconds[name], seconds[base]) for name in names} for base in bases
     }
-    found = {"title": title, "first": first, "seconds": seconds}
-    return found | {"against": against, "others": others}
+    times = {"title": title, "first": first, "seconds": seconds}
+    return times | {"against": against, "others": others}
 
 
 def ratio(a: list[float], b: list[float]) -> list[float]:
     """Of the medians, and the ends of its 95 % interval: a bootstrap over rounds."""
     numbers = np.array([a, b])
     rounds = np.random.default_rng(0).integers(0, len(a), (2000, len(a)))
-    found, drawn = np.median(numbers, axis=1), np.median(numbers[:, rounds], axis=2)
+    # The same rounds of both: a busy moment in one of them was one in the other.
+    medians, drawn = np.median(numbers, axis=1), np.median(numbers[:, rounds], axis=2)
     low, high = np.quantile(drawn[0] / drawn[1], [0.025, 0.975])
-    return [float(found[0] / found[1]), float(low), float(high)]
+    return [float(medians[0] / medians[1]), float(low), float(high)]
 
 
-def busy() -> float:
+def other_cpu_seconds() -> float:
     """Processor time that everything else on the machine has used so far; 0 where unknown."""
     try:
         ticks = [int(field) for field in Path("/proc/stat").read_text().split()[1:8]]

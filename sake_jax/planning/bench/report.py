@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sake_jax.planning.bench.clock import Row
+from sake_jax.planning.bench.clock import Cell
 from sake_jax.planning.forms import BASE, FREE, PAPER
 from sake_jax.planning.report import ACCOUNTING
 from sake_jax.tables import table
@@ -28,32 +28,34 @@ ALONE = (
 )
 
 
-def told(found: dict[str, Any]) -> str:
-    """Everything as Markdown."""
-    parts = [*_measured(found["measured"])] if "measured" in found else []
-    parts += [*_planned(found["planned"])] if "planned" in found else []
-    return "\n\n".join([*parts, "## Guidance, in the paper", published()])
+def render_markdown(results: dict[str, Any]) -> str:
+    """Everything that was measured and planned, as Markdown."""
+    parts = [*_measured(results["measured"])] if "measured" in results else []
+    parts += [*_planned(results["planned"])] if "planned" in results else []
+    return "\n\n".join([*parts, "## Guidance, in the paper", published_table()])
 
 
-def over(rows: Row, name: str) -> str:
+def format_added(forms: dict[str, Any], name: str) -> str:
     """What a form adds to a step without guidance, with its interval where it was measured."""
     if name == BASE:
-        return f"{rows[name]['ms']:.2f} ms"
-    if "ratio" in rows[name]:
+        return f"{forms[name]['ms']:.2f} ms"
+    if "ratio" in forms[name]:
         return "{:+.1f} % ({:+.1f} to {:+.1f})".format(
-            *(100 * (r - 1) for r in rows[name]["ratio"])
+            *(100 * (r - 1) for r in forms[name]["ratio"])
         )
-    return f"{100 * (rows[name]['ms'] / rows[BASE]['ms'] - 1):+.2f} %"
+    return f"{100 * (forms[name]['ms'] / forms[BASE]['ms'] - 1):+.2f} %"
 
 
-def added(cells: list[Row], title: str) -> str:
+def added_table(cells: list[Cell], title: str) -> str:
     """A line for each form and a column for each size: ms without guidance, then what is added."""
     lines = [[title, *(f"{cell['at']:,}" for cell in cells)]]
     names = cells[0]["forms"]
-    return table(lines + [[name, *(over(cell["forms"], name) for cell in cells)] for name in names])
+    return table(
+        lines + [[name, *(format_added(cell["forms"], name) for cell in cells)] for name in names]
+    )
 
 
-def rates(cells: list[Row], title: str) -> str:
+def rates_table(cells: list[Cell], title: str) -> str:
     """The same in tokens a second, as in the paper."""
     lines = [[title, *(f"{cell['at']:,}" for cell in cells)]]
     for name in cells[0]["forms"]:
@@ -62,7 +64,7 @@ def rates(cells: list[Row], title: str) -> str:
     return table(lines)
 
 
-def compile_times(cells: list[Row]) -> str:
+def compile_table(cells: list[Cell]) -> str:
     """Seconds from the first trace to a program."""
     lines = [["seconds to compile, prompt", *(f"{cell['at']:,}" for cell in cells)]]
     for name in cells[0]["forms"]:
@@ -71,7 +73,7 @@ def compile_times(cells: list[Row]) -> str:
     return table(lines)
 
 
-def published() -> str:
+def published_table() -> str:
     """What the paper's speeds come to."""
     lines = [["LLaDA-8B on one GPU, prompt", *map(str, PROMPTS)]]
     base = PUBLISHED[BASE]
@@ -82,61 +84,65 @@ def published() -> str:
     return table(lines)
 
 
-def where(found: dict[str, Any]) -> str:
+def describe_measurement(results: dict[str, Any]) -> str:
     """Model, setting and machine of a measurement in a sentence."""
-    model, setting, here = found["model"], found["setting"], found["machine"]
+    model, setting, here = results["model"], results["setting"], results["machine"]
     sizes = ", ".join(f"{name} {model[name]:,}" for name in ("N", "D", "F", "V"))
     return (
         f"Model {model['name']} ({sizes}, {model['dtype']}), batch {setting['batch']}, "
         f"{setting['length']} tokens in {setting['steps']} steps, {setting['rounds']} rounds with "
         f"all forms in turn; medians, 95 % intervals by bootstrap over rounds. On {here['device']} "
         f"({here['cores']} cores), jax {here['jax']}; other processes used up to "
-        f"{others(found):.2f} cores meanwhile{LOUD * (others(found) > QUIET)}."
+        f"{other_cores(results):.2f} cores meanwhile{LOUD * (other_cores(results) > QUIET)}."
     )
 
 
-def others(found: dict[str, Any]) -> float:
+def other_cores(results: dict[str, Any]) -> float:
     """Cores that other processes used while it was measured, at the worst."""
-    return max(cell["others"] for cells in found["tables"].values() for cell in cells)
+    return max(cell["others"] for cells in results["tables"].values() for cell in cells)
 
 
-def _measured(found: dict[str, Any]) -> list[str]:
-    tables = found["tables"]
+def _measured(results: dict[str, Any]) -> list[str]:
+    tables = results["tables"]
     parts = [
         "## Guidance, measured",
-        where(found),
-        added(tables["prompt"], "added to a step, prompt"),
+        describe_measurement(results),
+        added_table(tables["prompt"], "added to a step, prompt"),
     ]
-    parts += [rates(tables["prompt"], "tokens a second, prompt"), compile_times(tables["prompt"])]
+    parts += [
+        rates_table(tables["prompt"], "tokens a second, prompt"),
+        compile_table(tables["prompt"]),
+    ]
     for name, title in GROWTH.items():
         if tables.get(name):
-            parts += [f"### {title}", added(tables[name], name), rates(tables[name], "tokens/s")]
+            parts += [
+                f"### {title}",
+                added_table(tables[name], name),
+                rates_table(tables[name], "tokens/s"),
+            ]
     return [*parts, ALONE] if tables.get("devices") == [] else parts
 
 
-def _planned(found: dict[str, Any]) -> list[str]:
-    setting = found["setting"]
+def _planned(results: dict[str, Any]) -> list[str]:
+    model, setting = results["model"], results["setting"]
     shape = f"batch {setting['batch']}, {setting['length']} tokens in {setting['steps']} steps"
-    parts = [
-        f"## Guidance, planned for {found['model']['name']} in {found['model']['dtype']}, {shape}"
-    ]
-    parts.append(ACCOUNTING)
-    for chips in found["chips"]:
+    parts = [f"## Guidance, planned for {model['name']} in {model['dtype']}, {shape}", ACCOUNTING]
+    for chips in results["chips"]:
         mesh = ", ".join(f"{axis}={size}" for axis, size in chips["mesh"].items() if size > 1)
         parts.append(f"### {chips['chips']}" + f", {mesh}" * bool(mesh))
-        parts.append(added(chips["prompt"], "added to a step by our count, prompt"))
-        parts.append(rates(chips["prompt"], "tokens a second by our count, prompt"))
-        parts += compiled(chips["prompt"])
+        parts.append(added_table(chips["prompt"], "added to a step by our count, prompt"))
+        parts.append(rates_table(chips["prompt"], "tokens a second by our count, prompt"))
+        parts += compiler_table(chips["prompt"])
     return parts
 
 
-def compiled(cells: list[Row]) -> list[str]:
+def compiler_table(cells: list[Cell]) -> list[str]:
     """What the compiler said, where it was asked."""
     lines = [["by the compiler", "prompt", "peak of a chip", "ms a step", "compiled in"]]
     for cell in cells:
         for name, form in cell["forms"].items():
-            if said := form.get("compiler"):
-                peak = f"{said['peak'] / 2**30:.2f} GiB" if said["peak"] else "does not fit"
-                ms = f"{said['ms']:.2f}" if said["ms"] else "not told"
-                lines.append([name, f"{cell['at']:,}", peak, ms, f"{said['compile']:.0f} s"])
+            if answer := form.get("compiler"):
+                peak = f"{answer['peak'] / 2**30:.2f} GiB" if answer["peak"] else "does not fit"
+                ms = f"{answer['ms']:.2f}" if answer["ms"] else "not told"
+                lines.append([name, f"{cell['at']:,}", peak, ms, f"{answer['compile']:.0f} s"])
     return [table(lines)] if len(lines) > 1 else []

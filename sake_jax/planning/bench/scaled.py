@@ -14,22 +14,22 @@ SHARE = LLADA.V / (LLADA.N * LLADA.D)
 share that it has in LLaDA-8B."""
 
 
-def llada(D: int, V: int, N: int, H: int) -> TransformerConfig:
+def scaled_config(D: int, V: int, N: int, H: int) -> TransformerConfig:
     """LLaDA's proportions."""
     sizes = {"D": D, "V": V, "N": N, "H": H, "K": H, "head_dim": D // H, "F": 3 * D}
     return dataclasses.replace(LLADA, **sizes)
 
 
-def vocabulary(D: int, N: int) -> int:
+def scaled_vocabulary(D: int, N: int) -> int:
     """Tokens that give the head the share of a step that it has in LLaDA-8B.
 
-    >>> vocabulary(LLADA.D, LLADA.N) == LLADA.V
+    >>> scaled_vocabulary(LLADA.D, LLADA.N) == LLADA.V
     True
     """
     return round(SHARE * N * D)
 
 
-def model(c: TransformerConfig, seed: int = 0) -> LanguageModel:
+def random_model(c: TransformerConfig, seed: int = 0) -> LanguageModel:
     """Random weights, scaled so that positions differ and no two chances round to the same."""
     params = init(c, jax.random.key(seed))
     params["output"]["rows"] *= 3 / c.D**0.5
@@ -38,7 +38,7 @@ def model(c: TransformerConfig, seed: int = 0) -> LanguageModel:
     return LanguageModel(family("llada").model(c, mask_id=c.V - 1), params)
 
 
-def scaled(D: int = 256, N: int = 4, H: int = 2, times: int = 1) -> LanguageModel:
+def scaled_model(D: int = 256, N: int = 4, H: int = 2, times: int = 1) -> LanguageModel:
     """The model that is measured where there is no room for a real one; its vocabulary may be
     some times larger."""
-    return model(llada(D, times * vocabulary(D, N), N, H))
+    return random_model(scaled_config(D, times * scaled_vocabulary(D, N), N, H))

@@ -5,8 +5,20 @@ import json
 import pytest
 
 from conftest import GOLDENS
-from sake_jax.planning.bench.record import read, replaced, summary, write
-from sake_jax.planning.bench.report import added, over, published, rates, told, where
+from sake_jax.planning.bench.report import (
+    added_table,
+    describe_measurement,
+    format_added,
+    published_table,
+    rates_table,
+    render_markdown,
+)
+from sake_jax.planning.bench.results_file import (
+    read_results,
+    replace_between_markers,
+    summary_table,
+    write_results,
+)
 from sake_jax.planning.forms import BASE, FORMS
 from test_benchmarks import load
 
@@ -66,21 +78,21 @@ FOUND = {
 
 def test_what_is_added_by_hand():
     first, last = FOUND["measured"]["tables"]["prompt"]
-    assert over(first["forms"], BASE) == "10.00 ms"
-    assert over(last["forms"], SAKE) == "+10.0 % (+9.0 to +12.0)"
-    assert over(FOUND["planned"]["chips"][1]["prompt"][0]["forms"], SAKE) == "+0.50 %"
-    assert added([first, last], "size").splitlines()[0] == "| size | 128 | 1,024 |"
-    assert rates([first], "size").splitlines()[-1] == f"| {SAKE} | 95.2 |"
+    assert format_added(first["forms"], BASE) == "10.00 ms"
+    assert format_added(last["forms"], SAKE) == "+10.0 % (+9.0 to +12.0)"
+    assert format_added(FOUND["planned"]["chips"][1]["prompt"][0]["forms"], SAKE) == "+0.50 %"
+    assert added_table([first, last], "size").splitlines()[0] == "| size | 128 | 1,024 |"
+    assert rates_table([first], "size").splitlines()[-1] == f"| {SAKE} | 95.2 |"
 
 
 def test_the_papers_own_numbers():
-    lines = published().splitlines()
+    lines = published_table().splitlines()
     assert lines[-1].endswith("| +8.8 % | +6.2 % | +7.1 % | +7.8 % |")
     assert lines[-2].endswith("| +31.4 % | +47.9 % | +67.6 % | +93.6 % |")
 
 
 def test_everything_is_told():
-    text = told(FOUND)
+    text = render_markdown(FOUND)
     for said in (
         "N 2, D 8, F 24, V 64, float32",
         "up to 0.50 cores meanwhile, **too many",
@@ -91,7 +103,7 @@ def test_everything_is_told():
         f"| {SAKE} | 1,024 | does not fit | not told | 3 s |",
     ):
         assert said in text
-    assert "planned" not in told({"measured": FOUND["measured"]})
+    assert "planned" not in render_markdown({"measured": FOUND["measured"]})
     assert "With the vocabulary" not in text
 
 
@@ -102,11 +114,11 @@ def quiet() -> dict:
 
 
 def test_a_quiet_machine_is_not_blamed():
-    assert "up to 0.05 cores meanwhile." in where(quiet()["measured"])
+    assert "up to 0.05 cores meanwhile." in describe_measurement(quiet()["measured"])
 
 
 def test_a_summary_has_one_chip_and_both_ends():
-    head, _, line, _, *notes = summary(quiet()).splitlines()
+    head, _, line, _, *notes = summary_table(quiet()).splitlines()
     assert "planned, v6e:1x1, prompt 128" in head
     assert "measured, prompt 1,024" in head
     cells = ["+0.50 %", "+0.00 %", "+5.0 % (+0.0 to +10.0)", "+10.0 % (+9.0 to +12.0)"]
@@ -116,7 +128,7 @@ def test_a_summary_has_one_chip_and_both_ends():
 
 
 def test_times_of_a_busy_machine_are_not_shown():
-    text = summary(FOUND)
+    text = summary_table(FOUND)
     assert "planned, v6e:1x1, prompt 128" in text
     assert "measured, prompt" not in text
     assert "only on a busy machine" in text
@@ -124,11 +136,11 @@ def test_times_of_a_busy_machine_are_not_shown():
 
 def test_a_file_keeps_the_other_part(tmp_path):
     path = tmp_path / "new" / "speed.json"
-    assert read(path) == {}
-    write(path, {"planned": FOUND["planned"]})
-    assert write(path, {"measured": FOUND["measured"]}) == FOUND == read(path)
+    assert read_results(path) == {}
+    write_results(path, {"planned": FOUND["planned"]})
+    assert write_results(path, {"measured": FOUND["measured"]}) == FOUND == read_results(path)
     changed = FOUND["measured"] | {"model": {"name": "other"}}
-    assert write(path, {"measured": changed})["planned"] == FOUND["planned"]
+    assert write_results(path, {"measured": changed})["planned"] == FOUND["planned"]
     assert json.loads(path.read_text())["measured"]["model"]["name"] == "other"
 
 
@@ -139,14 +151,14 @@ def test_files_of_others_are_refused(tmp_path, text):
     with pytest.raises(
         ValueError, match=r"other.json must hold .*a file that sake-jax bench wrote"
     ):
-        read(path)
+        read_results(path)
     assert path.read_text() == text
 
 
 @pytest.mark.parametrize("page", ["none", "<!-- x -->", "<!-- /x --><!-- x -->"])
 def test_pages_without_a_place(page):
     with pytest.raises(ValueError, match="put them where the table belongs"):
-        replaced(page, "x", "new")
+        replace_between_markers(page, "x", "new")
 
 
 def test_pages_are_what_the_results_give():
@@ -157,11 +169,11 @@ def test_pages_are_what_the_results_give():
 
 
 def test_recorded_results_have_every_form():
-    found = read(GOLDENS.parents[1] / "benchmarks/results/speed.json")
-    tables = [found["measured"]["tables"]["prompt"]]
-    tables += [chips["prompt"] for chips in found["planned"]["chips"]]
+    result = read_results(GOLDENS.parents[1] / "benchmarks/results/speed.json")
+    tables = [result["measured"]["tables"]["prompt"]]
+    tables += [chips["prompt"] for chips in result["planned"]["chips"]]
     for cells in tables:
         assert [each["at"] for each in cells] == [128, 256, 512, 1024]
         assert all(set(each["forms"]) == set(FORMS) for each in cells)
-    named = {chips["chips"] for chips in found["planned"]["chips"]}
+    named = {chips["chips"] for chips in result["planned"]["chips"]}
     assert named == {"v5e:2x4", "v5p:2x2x1", "v6e:1x1", "h100:1"}

@@ -17,7 +17,7 @@ HEIGHT = 760
 """Pixels of the page in a notebook."""
 
 
-class Page(str):
+class HtmlPage(str):
     """An HTML document; notebooks show it, apart from their own page."""
 
     def _repr_html_(self) -> str:
@@ -25,13 +25,15 @@ class Page(str):
         return f'<iframe title="denoising" style="{style}" srcdoc="{html.escape(self)}"></iframe>'
 
     def save(self, path: str | Path) -> Path:
-        """Writes the document to a file."""
+        """Writes the document to a file, and gives its path."""
         path = Path(path)
         path.write_text(self, encoding="utf-8")
         return path
 
 
-def page(runs: Sequence[Recording], tokenizer: Any = None, title: str = "a generation") -> Page:
+def render_page(
+    runs: Sequence[Recording], tokenizer: Any = None, title: str = "a generation"
+) -> HtmlPage:
     """The page of one recording, or of two side by side.
 
     Args:
@@ -42,14 +44,14 @@ def page(runs: Sequence[Recording], tokenizer: Any = None, title: str = "a gener
     parts = {
         "title": html.escape(title),
         "style": _file("page.css"),
-        "payload": embedded(payload(runs, tokenizer)),
+        "payload": json_for_script(payload(runs, tokenizer)),
         "script": "\n".join(_file(f"{name}.js") for name in SCRIPTS),
     }
     # In one pass, so that nothing inside a part is taken for a place to fill.
-    return Page(re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("page.html")))
+    return HtmlPage(re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _file("page.html")))
 
 
-def embedded(tree: Any) -> str:
+def json_for_script(tree: Any) -> str:
     """JSON that may stand inside a script element: it has no "<", so nothing ends it early."""
     text = json.dumps(tree, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")

@@ -5,17 +5,22 @@ import types
 import jax
 import pytest
 
+from sake_jax import Request, canvas
 from sake_jax.conversion import model_config
-from sake_jax.models import LanguageModel
-from sake_jax.planning import Job, plan, sweep, topology
+from sake_jax.planning import (
+    Job,
+    fastest_that_fits,
+    forecast,
+    overheads,
+    sweep,
+    topology,
+)
 from sake_jax.planning.chips import CHIPS, Chip
-from sake_jax.planning.overhead import FORMS, overheads
-from sake_jax.planning.plan import shares
-from sake_jax.planning.report import as_json, overhead_table, sweep_table, told
-from sake_jax.planning.sweep import best
+from sake_jax.planning.forecast import read_shares
+from sake_jax.planning.forms import FORMS
+from sake_jax.planning.report import as_json, render_forecast, render_overheads, render_sweep
 from sake_jax.planning.topology import Topology
-from sake_jax.samplers import blocks, masked, sampler
-from sake_jax.samplers.request import Request
+from sake_jax.samplers import blocks
 
 TINY = model_config("tests/goldens/llada")
 SMALL = Chip("small", "cpu", memory=1e9, flops=1e12, bandwidth=1e11, link=1e10, clock=1e9)
@@ -33,74 +38,82 @@ def job(**options) -> Job:
 
 
 def test_what_is_compiled_is_what_runs():
-    found = plan(job(guidance="sake"), here(), {"data": 4, "tensor": 2})
-    assert found.fits
-    assert found.memory is not None
-    assert found.memory.peak >= found.memory.arguments > found.held
-    assert found.mesh == {"data": 4, "fsdp": 1, "tensor": 2}
-    assert found.rate == pytest.approx(8 * 8 / (8 * found.cost.seconds))
-    assert found.compiler_seconds is None  # a CPU's compiler does not tell
-    assert "fits" in told(found)
-    assert as_json(found)["memory"]["peak"] == found.memory.peak
+    result = forecast(job(guidance="sake"), here(), {"data": 4, "tensor": 2})
+    assert result.fits
+    assert result.memory is not None
+    assert result.memory.peak >= result.memory.arguments > result.parameter_bytes
+    assert result.mesh == {"data": 4, "fsdp": 1, "tensor": 2}
+    assert result.tokens_per_second == pytest.approx(8 * 8 / (8 * result.cost.seconds))
+    assert result.compiler_seconds is None  # a CPU's compiler does not tell
+    assert "fits" in render_forecast(result)
+    assert as_json(result)["memory"]["peak"] == result.memory.peak
 
 
 def test_operations_by_hand():
     """Every layer's kernels for every column, attention, and the head on the window."""
     c = TINY.network
-    found = plan(job(), here(), {"data": 8}, compile_it=False)
+    result = forecast(job(), here(), {"data": 8}, compile_it=False)
     columns, window = 16, 4
     kernels = c.N * (c.D * c.head_dim * (2 * c.H + 2 * c.K) + 3 * c.D * c.F)
     attention = c.N * 2 * c.H * c.head_dim * columns
     rows = columns * (kernels + attention) + window * c.D * c.V
-    assert found.cost.flops == pytest.approx(2 * rows, rel=0.02)
+    assert result.cost.flops == pytest.approx(2 * rows, rel=0.02)
 
 
 def test_a_cache_reads_less():
-    whole = plan(job(), here(), {"data": 8}, compile_it=False).cost.flops
-    kept = plan(job(cache="dual"), here(), {"data": 8}, compile_it=False).cost.flops
+    whole = forecast(job(), here(), {"data": 8}, compile_it=False).cost.flops
+    kept = forecast(job(cache="dual"), here(), {"data": 8}, compile_it=False).cost.flops
     assert kept < 0.7 * whole
 
 
-def test_how_often_a_cache_is_refreshed():
-    two_blocks = {"length": 8, "steps": 8}
-    lm = LanguageModel(TINY, {})
-    assert shares(masked(lm, **two_blocks, block=4)) is None
-    assert shares(masked(lm, **two_blocks, block=4, cache="dual")) == (0.75, 0.25)
-    exact = sampler(lm.denoiser, blocks(8, 8, 4, cache="exact", ahead=False))
-    assert shares(exact) == (0.75, 0.125, 0.125)
+@pytest.mark.parametrize(
+    ("cache", "expected"),
+    [
+        ("none", None),
+        # The window, and everything at the first step of each of two blocks.
+        ("dual", (0.75, 0.25)),
+        # The first block and what follows, the second block, everything.
+        ("prefix", (0.375, 0.375, 0.25)),
+        # The window, the block before with it, everything once.
+        ("exact", (0.75, 0.125, 0.125)),
+    ],
+)
+def test_how_often_a_cache_is_refreshed(cache, expected):
+    plan = blocks(8, 8, 4, cache=cache, ahead=cache != "exact")
+    assert read_shares(plan, canvas([[1]], 8, mask_id=9)) == expected
 
 
 def test_int8_holds_less():
-    short = plan(job(dtype="int8"), here(), {"data": 8}, compile_it=False)
-    long = plan(job(), here(), {"data": 8}, compile_it=False)
-    middle = plan(job(dtype="bfloat16"), here(), {"data": 8}, compile_it=False)
-    assert short.held < middle.held == long.held / 2
+    short = forecast(job(dtype="int8"), here(), {"data": 8}, compile_it=False)
+    long = forecast(job(), here(), {"data": 8}, compile_it=False)
+    middle = forecast(job(dtype="bfloat16"), here(), {"data": 8}, compile_it=False)
+    assert short.parameter_bytes < middle.parameter_bytes == long.parameter_bytes / 2
 
 
 def test_guidances_add_what_they_should():
-    found = overheads(job(guidance="sake"), here(), {"tensor": 4, "data": 2})
-    assert set(found) == {"none", *FORMS}
-    cost = {name: each.cost.flops / found["none"].cost.flops for name, each in found.items()}
+    result = overheads(job(guidance="sake"), here(), {"tensor": 4, "data": 2})
+    assert set(result) == {"none", *FORMS}
+    cost = {name: each.cost.flops / result["none"].cost.flops for name, each in result.items()}
     assert 1 <= cost["SAKE folded"] < cost["SAKE, window only"] < cost["classifier-free"]
     assert cost["classifier-free"] == pytest.approx(2, rel=0.1)
-    assert "classifier-free" in overhead_table(found)
+    assert "classifier-free" in render_overheads(result)
 
 
 def test_a_sweep_puts_the_fastest_first():
-    found = sweep(job(), here())
-    seconds = [each.cost.seconds for each in found]
+    result = sweep(job(), here())
+    seconds = [each.cost.seconds for each in result]
     assert seconds == sorted(seconds)
-    assert {each.mesh["data"] for each in found} <= {1, 2, 4, 8}
-    assert sweep_table(found).count("\n") == len(found) + 1
-    chosen = best(found)
+    assert {each.mesh["data"] for each in result} <= {1, 2, 4, 8}
+    assert render_sweep(result).count("\n") == len(result) + 1
+    chosen = fastest_that_fits(result)
     assert chosen.fits
-    assert chosen.mesh == found[0].mesh
+    assert chosen.mesh == result[0].mesh
 
 
 def test_nothing_fits_a_chip_without_memory():
     tiny = Chip("tiny", "cpu", memory=1e4, flops=1e12, bandwidth=1e11, link=1e10)
     with pytest.raises(ValueError, match=r"must fit the 0.00 GiB of a tiny.*more chips"):
-        best(sweep(job(), here(tiny)))
+        fastest_that_fits(sweep(job(), here(tiny)))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +126,7 @@ def test_nothing_fits_a_chip_without_memory():
 )
 def test_meshes_that_do_not_divide(sizes, said):
     with pytest.raises(ValueError, match=said):
-        plan(job(batch=4), here(), sizes, compile_it=False)
+        forecast(job(batch=4), here(), sizes, compile_it=False)
 
 
 @pytest.mark.parametrize("name", ["v9:2x2", "v5e", "v5e:two"])

@@ -5,21 +5,24 @@ import time
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
 
+import sake_jax as sj
 from sake_jax.models import bytes_per_device
 from sake_jax.planning.chips import GIB
-from sake_jax.planning.count import Cost, Counter, trace
+from sake_jax.planning.count import Cost, CostCounter, trace
+from sake_jax.planning.hlo import ProgramCost, program_cost
 from sake_jax.planning.job import Job
-from sake_jax.planning.listing import Total, total
 from sake_jax.planning.topology import Topology
-from sake_jax.samplers.loop import run
 
-FULL = "RESOURCE_EXHAUSTED"
+OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
+"""What JAX's error begins with when a program does not fit its chip."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """Bytes of one chip, by the compiler."""
 
     arguments: int
@@ -29,7 +32,7 @@ class Memory:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Forecast:
     """What is known of a job before it runs."""
 
     job: Job
@@ -37,16 +40,16 @@ class Plan:
     mesh: dict[str, int]
     cost: Cost
     """Of a step, by our own count."""
-    memory: Memory | None = None
+    memory: MemoryUse | None = None
     """None if it was not compiled, or if it does not fit."""
     complaint: str = ""
     """What the compiler said of a program that does not fit."""
-    compiled: Total | None = None
+    compiled: ProgramCost | None = None
     """Of a step, by the compiler's estimates; None where it cannot print its own program."""
     compiler_flops: float | None = None
     """As it counts, every loop's body once; None for GPUs."""
-    seconds: float = 0.0
-    """That the compiler took."""
+    compile_seconds: float = 0.0
+    """What the compiler took."""
 
     @property
     def steps(self) -> int:
@@ -68,97 +71,120 @@ class Plan:
         return self.compiled.cycles / chip.clock + sum(self.compiled.sent.values()) / chip.link
 
     @property
-    def held(self) -> int:
+    def parameter_bytes(self) -> int:
         """Bytes of parameters on one chip."""
         return bytes_per_device(self.job.network, self.job.leaves, self.mesh)
 
     @property
-    def roomy(self) -> bool:
+    def parameters_fit(self) -> bool:
         """Whether the parameters leave room for anything else."""
-        return self.held < self.topology.chip.memory
+        return self.parameter_bytes < self.topology.chip.memory
 
     @property
-    def rate(self) -> float:
-        """Tokens a second, by our own count."""
+    def tokens_per_second(self) -> float:
+        """Of all rows together, by our own count."""
         return self.job.batch * self.job.request.length / (self.cost.seconds * self.steps)
 
 
-def plan(job: Job, topology: Topology, mesh: dict[str, int], compile_it: bool = True) -> Plan:
-    """Traces a job for a mesh and counts; compiles it too, unless told not to."""
+def forecast(
+    job: Job, topology: Topology, mesh: dict[str, int], compile_it: bool = True
+) -> Forecast:
+    """Memory and time of a job on a mesh of chips that are not here.
+
+    Args:
+      job: what is to be run.
+      topology: the chips.
+      mesh: sizes of the axes data, fsdp and tensor; those that are left out are 1.
+      compile_it: asks the compiler too, which takes half a minute for a large model; otherwise the
+        program is traced and counted only.
+    """
     devices = topology.mesh(mesh)
     arguments = job.arguments(devices)
-    found = Plan(job, topology, dict(devices.shape), step_cost(job, topology, devices, arguments))
-    return compiled(found, arguments) if compile_it else found
+    cost = step_cost(job, topology, devices, arguments)
+    counted = Forecast(job, topology, dict(devices.shape), cost)
+    return _compiled(counted, arguments) if compile_it else counted
 
 
 def step_cost(job: Job, topology: Topology, mesh: Mesh, arguments: Any) -> Cost:
     """Of a step on one chip: that of a run, with its beginning, divided by its steps."""
-    counter = Counter(topology.chip, dict(mesh.shape), shares(arguments[0]))
+    counter = CostCounter(
+        topology.chip, dict(mesh.shape), read_shares(arguments[0].plan, job.canvas())
+    )
     names = [job.axes[path] for path in job.leaves]
     before, after = len(jax.tree.leaves(arguments[0])), len(jax.tree.leaves(arguments[2:]))
     order = _flat_order(arguments[1], job)
     marks = [None] * before + [names[at] for at in order] + [None] * after
-    return counter.count(trace(run, *arguments), marks) * (1 / arguments[0].plan.steps)
+    return counter.count(trace(sj.run, *arguments), marks) * (1 / arguments[0].plan.steps)
 
 
 def _flat_order(params: Any, job: Job) -> list[int]:
     """Where each flattened parameter stands among the job's leaves."""
+    # A nested dictionary is flattened by sorted keys, the job's leaves are in the network's order.
     index = {path: at for at, path in enumerate(job.leaves)}
     paths = jax.tree_util.tree_flatten_with_path(params)[0]
     return [index[".".join(str(key.key) for key in path)] for path, _ in paths]
 
 
-def shares(sampler: Any) -> tuple[float, ...] | None:
-    """How often a read with a cache recomputes the window, the window and what stands before it
-    (an exact cache only), and everything."""
-    plan = sampler.plan
+def read_shares(plan: Any, canvas: sj.Canvas) -> tuple[float, ...] | None:
+    """Parts of a run's steps at which a cached read takes each of its branches; None without a
+    cache.
+
+    >>> canvas = sj.canvas([[1]], 8, mask_id=9)
+    >>> read_shares(sj.blocks(length=8, steps=8, block=4, cache="dual"), canvas)
+    (0.75, 0.25)
+    """
     if not plan.cached:
         return None
-    blockwise = 1 / plan.steps_per_block
-    if plan.cache != "exact":
-        return (1 - blockwise, blockwise)
-    first = 1 / plan.steps
-    return (1 - blockwise, blockwise - first, first)
+    # The plan itself says what every step reads again, so no kind of cache is known here.
+    reread = jax.vmap(lambda step: plan.view(canvas, step).reread)(jnp.arange(plan.steps))
+    counts = np.bincount(np.asarray(reread.choice), minlength=len(reread.spans))
+    return tuple(float(count) / plan.steps for count in counts)
 
 
-def compiled(found: Plan, arguments: Any) -> Plan:
-    """The same with what the compiler says."""
+def _compiled(counted: Forecast, arguments: Any) -> Forecast:
+    """The same forecast with what the compiler says."""
     begun = time.perf_counter()
     try:
-        program: Any = run.lower(*arguments).compile()
+        program: Any = sj.run.lower(*arguments).compile()
     except jax.errors.JaxRuntimeError as error:
-        if FULL not in str(error):
+        if OUT_OF_MEMORY not in str(error):
             raise
-        return dataclasses.replace(found, complaint=_needs(str(error)))
+        return dataclasses.replace(counted, complaint=_memory_line(str(error)))
     seconds, analysis = time.perf_counter() - begun, program.memory_analysis()
-    memory = Memory(
+    memory = MemoryUse(
         analysis.argument_size_in_bytes,
         analysis.temp_size_in_bytes,
         analysis.output_size_in_bytes,
         analysis.peak_memory_in_bytes,
     )
-    own = _listed(program)
+    whole_run = _program_cost(program, read_shares(arguments[0].plan, counted.job.canvas()))
     costs = program.cost_analysis() or {}
     return dataclasses.replace(
-        found,
+        counted,
         memory=memory,
-        compiled=own and own * (1 / arguments[0].plan.steps),
+        compiled=whole_run and whole_run * (1 / arguments[0].plan.steps),
         compiler_flops=costs.get("flops"),
-        seconds=seconds,
+        compile_seconds=seconds,
     )
 
 
-def _listed(program: Any) -> Total | None:
+def _program_cost(program: Any, shares: tuple[float, ...] | None) -> ProgramCost | None:
     try:
-        return total(program.as_text())
+        return program_cost(program.as_text(), shares)
     except jax.errors.JaxRuntimeError:  # some asynchronous copies cannot be read back as text
         return None
 
 
-def _needs(message: str) -> str:
+def _memory_line(message: str) -> str:
+    """The line of an out-of-memory error that has the numbers."""
     lines = [line.strip() for line in message.splitlines() if "Used" in line or "Total" in line]
     return lines[0] if lines else message.strip().splitlines()[0]
 
 
-def gib(size: float) -> str:
+def format_gib(size: float) -> str:
+    """Bytes as text.
+
+    >>> format_gib(3 * GIB)
+    '3.00 GiB'
+    """
     return f"{size / GIB:.2f} GiB"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sake_jax.planning.listing import size, total
+from sake_jax.planning.hlo import byte_size, program_cost
 
 TEXT = """HloModule jit_run
 
@@ -43,13 +43,20 @@ ENTRY %main (p: f32[8]) -> f32[8] {
 
 
 def test_loops_and_choices_count():
-    found = total(TEXT)
+    found = program_cost(TEXT)
     assert found.cycles == 1 + 4 * (32 * 100 + 50 + 20)
     assert found.sent == {"all-reduce": 4 * 32 * 64, "all-gather": 4 * 40}
 
 
+def test_a_choice_by_shares():
+    """As with a cache, whose reads are whole at the first step of a block only."""
+    assert program_cost(TEXT, (0.75, 0.25)).cycles == 1 + 4 * (32 * 100 + 50 + 0.75 * 7 + 0.25 * 20)
+    # Shares for another number of branches are about another choice.
+    assert program_cost(TEXT, (0.5, 0.25, 0.25)).cycles == program_cost(TEXT).cycles
+
+
 def test_a_part_of_it():
-    assert (total(TEXT) * 0.25).cycles == total(TEXT).cycles / 4
+    assert (program_cost(TEXT) * 0.25).cycles == program_cost(TEXT).cycles / 4
 
 
 @pytest.mark.parametrize(
@@ -57,4 +64,4 @@ def test_a_part_of_it():
     [("pred[3]{0}", 3), ("s8[2,2]", 4), ("u32[]", 4), ("(f64[2], bf16[5])", 26)],
 )
 def test_sizes(shapes, expected):
-    assert size(shapes) == expected
+    assert byte_size(shapes) == expected
