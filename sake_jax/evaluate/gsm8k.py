@@ -49,8 +49,8 @@ def gsm8k(
     shots = whole("shots", shots, at_least=0)
     before = _few_shots(_pool(data, examples, shots), shots, seed, len(questions))
     problems = tuple(
-        Problem(f"GSM8K/{at}", before + _question(record), record)
-        for at, (shown, record) in enumerate(zip(before, questions, strict=True))
+        Problem(f"GSM8K/{at}", examples_text + _question(record), record)
+        for at, (examples_text, record) in enumerate(zip(before, questions, strict=True))
     )
     return Task("gsm8k", problems, STOP, (STRICT, FLEXIBLE), judge)
 
