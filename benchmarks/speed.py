@@ -1,4 +1,5 @@
-"""Pages from benchmarks/results/speed.json: results/speed.md beside it, and README's table.
+"""Pages from benchmarks/results/speed.json: results/speed.md beside it, and the tables of README
+and of docs/measured/speed.md.
 
 To measure again on a quiet machine, and to plan again (needs the compilers of TPUs and GPUs):
 
@@ -14,6 +15,7 @@ from sake_jax.planning.bench.report import render_markdown
 from sake_jax.planning.bench.results_file import (
     read_results,
     replace_between_markers,
+    short_table,
     summary_table,
 )
 
@@ -23,14 +25,16 @@ RESULTS = ROOT / "benchmarks" / "results" / "speed.json"
 
 def pages() -> dict[Path, str]:
     """What the pages should be, by their paths."""
-    results, readme = read_results(RESULTS), ROOT / "README.md"
+    results = read_results(RESULTS)
     commands = "`sake-jax bench` measures, `sake-jax bench --plan CHIPS` plans."
-    return {
-        RESULTS.with_suffix(
-            ".md"
-        ): f"# Speed of guidance\n\n{commands}\n\n{render_markdown(results)}\n",
-        readme: replace_between_markers(readme.read_text(), "speed", summary_table(results)),
-    }
+    whole = f"# Speed of guidance\n\n{commands}\n\n{render_markdown(results)}\n"
+    made = {RESULTS.with_suffix(".md"): whole}
+    for path, text in (
+        (ROOT / "README.md", short_table(results)),
+        (ROOT / "docs" / "measured" / "speed.md", summary_table(results)),
+    ):
+        made[path] = replace_between_markers(path.read_text(), "speed", text)
+    return made
 
 
 if __name__ == "__main__":

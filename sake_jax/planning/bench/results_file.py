@@ -14,7 +14,7 @@ from sake_jax.planning.bench.report import (
     format_added,
     other_cores,
 )
-from sake_jax.planning.forms import BASE
+from sake_jax.planning.forms import BASE, DEFAULT, FREE, PAPER
 from sake_jax.tables import table
 
 PARTS = ("measured", "planned")
@@ -42,8 +42,21 @@ def write_results(path: Path, parts: dict[str, Any]) -> dict[str, Any]:
     return results
 
 
+def short_table(results: dict[str, Any]) -> str:
+    """What the default, the paper's algorithm and classifier-free guidance add to a step, as
+    planned for one chip: README's table."""
+    _, cells = _sources(results)[0]
+    names = {DEFAULT: "SAKE, its default", PAPER: "the paper's Algorithm 1", FREE: FREE}
+    lines = [["", *(f"prompt of {cell['at']:,}" for cell in cells)]]
+    lines += [
+        [title, *(format_added(cell["forms"], name) for cell in cells)]
+        for name, title in names.items()
+    ]
+    return table(lines)
+
+
 def summary_table(results: dict[str, Any]) -> str:
-    """The shortest and the longest prompt of all sources beside each other: README's table.
+    """The shortest and the longest prompt of all sources beside each other.
 
     Times that were taken while others used the machine are left out.
     """
