@@ -69,8 +69,14 @@ def interval(
     return low, high
 
 
-def shown(runs: Sequence[float] | np.ndarray, form: str = ".3f") -> str:
-    """A mean and its interval."""
+def format_interval(runs: Sequence[float] | np.ndarray, form: str = ".3f") -> str:
+    """A mean and its interval; nothing where there are no runs, or where some are no numbers.
+
+    >>> format_interval([0.5, 0.5], ".1f")
+    '0.5 (0.5 to 0.5)'
+    """
+    if len(runs) == 0 or not np.isfinite(runs).all():
+        return ""
     low, high = interval(runs)
     return f"{np.mean(runs):{form}} ({low:{form}} to {high:{form}})"
 
