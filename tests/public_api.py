@@ -61,9 +61,10 @@ class Named:
 
 def signature(value: Any) -> str:
     """Parameters and defaults. Types are pyright's business, and would be hard to read here."""
-    if inspect.isclass(value) and issubclass(value, Exception):
-        return ""  # what a caller catches, and does not make
-    found = inspect.signature(value)
+    try:
+        found = inspect.signature(value)
+    except ValueError:  # an exception without a constructor of its own
+        return ""
     parameters = [
         part.replace(annotation=part.empty, default=_shown(part.default))
         for part in found.parameters.values()

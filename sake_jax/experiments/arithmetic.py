@@ -22,7 +22,7 @@ from sake_jax.experiments.series import (
     quality,
 )
 from sake_jax.experiments.series_methods import FORMS, ORDERS, Setting, draw
-from sake_jax.experiments.study import Cell, Found, Study
+from sake_jax.experiments.study import Cell, Result, Study
 from sake_jax.training import Recipe
 from sake_jax.typing import Params
 
@@ -134,7 +134,7 @@ def _groups(models: Sequence[str], seeds: int) -> list[list[Cell]]:
     ]
 
 
-def _measured(group: list[Cell], trained: dict[str, Params], sizes: dict[str, int]) -> list[Found]:
+def _measured(group: list[Cell], trained: dict[str, Params], sizes: dict[str, int]) -> list[Result]:
     """All settings of the method are drawn, also where only some are asked for: a program for
     fewer would be another one."""
     one = group[0]

@@ -12,10 +12,11 @@ import numpy as np
 
 import sake_jax as sj
 from sake_jax import figures
-from sake_jax.experiments.frontier import interval, shown
+from sake_jax.experiments.frontier import interval
 from sake_jax.experiments.samples import Writer
-from sake_jax.experiments.study import Cell, Found, Study
+from sake_jax.experiments.study import Cell, Result, Study
 from sake_jax.experiments.watching import Watched, agreement, modulation, watched
+from sake_jax.metrics import format_interval
 from sake_jax.tables import table
 
 STRENGTHS = (0.05, 0.25, 1.0)
@@ -74,8 +75,8 @@ def entropy(
     if quick:
         samples, length, seeds = min(samples, 2), min(length, 16), min(seeds, 2)
     writer = Writer(str(model), "none", samples, length, temperature=1.0)
-    told = {"experiment": "entropy", **writer.settings, "bandwidth": bandwidth}
-    study = Study(folder, told, progress)
+    options = {"experiment": "entropy", **writer.settings, "bandwidth": bandwidth}
+    study = Study(folder, options, progress)
     groups = [
         [{"method": method, "strength": strength, "seed": seed}]
         for seed in range(seeds)
@@ -83,7 +84,7 @@ def entropy(
         for strength in strengths
     ]
     study.measure(groups, lambda group: [_measured(study, writer, bandwidth, *group)])
-    _report(study, told, strengths, seeds)
+    _report(study, options, strengths, seeds)
     return study
 
 
@@ -96,7 +97,7 @@ def guidance(method: str, strength: float, bandwidth: float | str) -> sj.Guidanc
     return sj.sake(strength, bandwidth=bandwidth, self_term=SAKE[method])
 
 
-def _measured(study: Study, writer: Writer, bandwidth: float | str, cell: Cell) -> Found:
+def _measured(study: Study, writer: Writer, bandwidth: float | str, cell: Cell) -> Result:
     method, strength = cell["method"], cell["strength"]
     record = "full" if method in SAKE else "signal"
     seen = Watched(guidance(method, strength, bandwidth))
@@ -112,10 +113,10 @@ def _points_file(study: Study, method: str, strength: float) -> Path:
     return study.folder / f"points-{method}-{strength:g}.npz"
 
 
-def _report(study: Study, told: Cell, strengths: tuple[float, ...], seeds: int) -> None:
+def _report(study: Study, options: Cell, strengths: tuple[float, ...], seeds: int) -> None:
     changes = _lines(study, METHODS, strengths, CHANGES, seeds)
     ranks = _lines(study, tuple(SAKE), strengths, RANKS, seeds)
-    parts = [_about(told, seeds), "## The change of entropy", table(changes)]
+    parts = [_about(options, seeds), "## The change of entropy", table(changes)]
     parts += ["## Cov[z, ψ] and redundancy", table(ranks)]
     parts += [_verdict(study, method, strengths[-1], seeds) for method in SAKE]
     study.write("table.md", "\n\n".join(parts) + "\n")
@@ -134,7 +135,7 @@ def _lines(
     for method in methods:
         for strength in strengths:
             found = {name: _runs(study, method, strength, name, seeds) for name in names}
-            cells = [shown(found[name], form) for name, (_, form) in names.items()]
+            cells = [format_interval(found[name], form) for name, (_, form) in names.items()]
             lines.append([method, f"{strength:g}", *cells])
     return lines
 
@@ -144,13 +145,14 @@ def _runs(study: Study, method: str, strength: float, name: str, seeds: int) -> 
     return [study.rows(**cell, seed=seed)[0][name] for seed in range(seeds)]
 
 
-def _about(told: Cell, seeds: int) -> str:
-    sigma = told["bandwidth"]
+def _about(options: Cell, seeds: int) -> str:
+    sigma = options["bandwidth"]
     return (
-        f"# Guidance and entropy\n\nModel {Path(told['model']).name}; {told['samples']} samples of "
-        f"{told['length']} tokens of each prompt, one token a step, drawn from the guided "
-        f"distribution; SAKE's σ: {sigma}. {seeds} seeds, the same noise for every setting; means "
-        "and 95 % bootstrap intervals over seeds. Temperature is 1 / (1 + γ). D-CFG's base is the "
+        f"# Guidance and entropy\n\nModel {Path(options['model']).name}; "
+        f"{options['samples']} samples of {options['length']} tokens of each prompt, "
+        f"one token a step, drawn from the guided distribution; SAKE's σ: {sigma}. {seeds} seeds, "
+        "the same noise for every setting; means and 95 % bootstrap intervals over seeds. "
+        "Temperature is 1 / (1 + γ). D-CFG's base is the "
         "conditional branch. Changes of entropy, in nats, are means over a row's open positions "
         "at a step; “predicted” is -γ Cov[z, ψ], “error” the mean distance of the two, as a part "
         "of the mean size of the measured one; “entropy falls” and “same sign” are shares of rows "

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sake_jax.checks import require
-from sake_jax.metrics import estimate, format_interval
+from sake_jax.metrics import estimate
 
 
 def non_dominated(points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
@@ -67,11 +67,6 @@ def interval(
     """
     _, low, high = estimate(runs, level=level, draws=draws, seed=seed)
     return low, high
-
-
-def shown(runs: Sequence[float] | np.ndarray, form: str = ".3f") -> str:
-    """A mean and its interval."""
-    return format_interval(runs, form)
 
 
 def _checked(points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:

@@ -11,10 +11,10 @@ import jax
 import numpy as np
 
 from sake_jax import figures
-from sake_jax.experiments.frontier import gains, hypervolume, shown
+from sake_jax.experiments.frontier import gains, hypervolume
 from sake_jax.experiments.lattice import MIXTURES, Setting, target, walk
-from sake_jax.experiments.study import Cell, Found, Study
-from sake_jax.metrics import coverage
+from sake_jax.experiments.study import Cell, Result, Study
+from sake_jax.metrics import coverage, format_interval
 from sake_jax.tables import table
 
 TEMPERATURES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
@@ -67,7 +67,7 @@ def _groups(seeds: int) -> list[list[Cell]]:
     ]
 
 
-def _measured(study: Study, group: list[Cell], sizes: dict[str, int]) -> list[Found]:
+def _measured(study: Study, group: list[Cell], sizes: dict[str, int]) -> list[Result]:
     mixture, seed = group[0]["mixture"], group[0]["seed"]
     settings = [METHODS[cell["method"]][cell["value"]] for cell in group]
     real = target(mixture, sizes["particles"], np.random.default_rng(seed))
@@ -132,13 +132,15 @@ def _section(mixture: str, found: dict[str, np.ndarray]) -> str:
         gained = gains(found[method], found[base], beyond=True) if base else None
         for at, value in enumerate(values):
             density, covered = found[method][at].T
-            gain = "" if gained is None or value < MATTERS else shown(gained[at], "+.3f")
+            gain = "" if gained is None or value < MATTERS else format_interval(gained[at], "+.3f")
             setting = f"{SYMBOLS[method]} = {value:g}"
-            lines.append([method, setting, shown(density), shown(covered), gain])
+            lines.append(
+                [method, setting, format_interval(density), format_interval(covered), gain]
+            )
     volumes = [["", "hypervolume"]]
     for method, values in found.items():
         each = [hypervolume(values[:, seed]) for seed in range(values.shape[1])]
-        volumes.append([method, shown(each)])
+        volumes.append([method, format_interval(each)])
     return f"## {mixture}\n\n{table(lines)}\n\n{table(volumes)}"
 
 

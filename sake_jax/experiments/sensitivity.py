@@ -13,9 +13,10 @@ import numpy as np
 
 from sake_jax import figures
 from sake_jax.experiments.bandwidths import SYMBOLS, guidance, sweeps, unguided
-from sake_jax.experiments.frontier import interval, shown
+from sake_jax.experiments.frontier import interval
 from sake_jax.experiments.samples import MEASURES, Writer, busy
-from sake_jax.experiments.study import Cell, Found, Study
+from sake_jax.experiments.study import Cell, Result, Study
+from sake_jax.metrics import format_interval
 from sake_jax.tables import table
 
 SHOWN = {"perplexity": ("perplexity",), "distinct-2": ("within", "across")}
@@ -59,13 +60,13 @@ def sensitivity(
     if quick:
         samples, length, seeds = min(samples, 2), min(length, 16), min(seeds, 2)
     writer = Writer(str(model), str(judge), samples, length, temperature)
-    told = {"experiment": "sensitivity", **writer.settings}
-    told |= {"strength": strength, "normalize": normalize}
-    study = Study(folder, told, progress)
+    options = {"experiment": "sensitivity", **writer.settings}
+    options |= {"strength": strength, "normalize": normalize}
+    study = Study(folder, options, progress)
     settings = sweeps(length, strength, quick)
     cells = _groups([unguided(length)], *settings.values(), seeds=seeds)
     study.measure(cells, lambda group: [_measured(writer, normalize, *group)])
-    _report(study, told, settings, seeds)
+    _report(study, options, settings, seeds)
     return study
 
 
@@ -76,7 +77,7 @@ def _groups(*settings: list[Cell], seeds: int) -> list[list[Cell]]:
     return [[setting | {"seed": seed}] for seed in range(seeds) for setting in once]
 
 
-def _measured(writer: Writer, normalize: str, cell: Cell) -> Found:
+def _measured(writer: Writer, normalize: str, cell: Cell) -> Result:
     out = writer.write(guidance(cell, normalize), cell["seed"])
     assert out.info is not None, "nothing was read from an earlier run"
     (middle, signal), at = out.info.signals, busy(out.info)
@@ -85,20 +86,20 @@ def _measured(writer: Writer, normalize: str, cell: Cell) -> Found:
     return found | {name: float(np.mean(getattr(signal, name)[at])) for name in names}
 
 
-def _report(study: Study, told: Cell, settings: dict[str, list[Cell]], seeds: int) -> None:
+def _report(study: Study, options: Cell, settings: dict[str, list[Cell]], seeds: int) -> None:
     def found(setting: Cell, name: str) -> np.ndarray:
         """(seeds,) what was measured of a setting; empty where it was not."""
         rows = [study.rows(**setting, seed=seed)[0] for seed in range(seeds)]
         return np.asarray([row[name] for row in rows if name in row], float)
 
-    base = unguided(told["length"])
+    base = unguided(options["length"])
     names = [name for name in MEASURES if found(settings["attention"][0], name).size]
-    parts = [_about(told, seeds, found(base, "median"))]
+    parts = [_about(options, seeds, found(base, "median"))]
     for swept, sweep in settings.items():
         lines = [[SYMBOLS[swept], *(MEASURES[name][0] for name in names)]]
         for setting in (base, *sweep):
             values = {name: found(setting, name) for name in names}
-            cells = [shown(v, MEASURES[n][1]) if v.size else "" for n, v in values.items()]
+            cells = [format_interval(v, MEASURES[n][1]) for n, v in values.items()]
             lines.append([_label(swept, setting, base), *cells])
         parts += [f"## {SYMBOLS[swept]}", table(lines)]
         if "perplexity" in names and seeds > 1:
@@ -108,17 +109,19 @@ def _report(study: Study, told: Cell, settings: dict[str, list[Cell]], seeds: in
     _figure(study.folder / "sensitivity.png", found, settings, rows, base)
 
 
-def _about(told: Cell, seeds: int, middle: np.ndarray) -> str:
+def _about(options: Cell, seeds: int, middle: np.ndarray) -> str:
     return (
-        f"# Sensitivity to the bandwidths\n\nModel {Path(told['model']).name}, judge "
-        f"{Path(told['judge']).name}; {told['samples']} samples of {told['length']} tokens of each "
-        f"prompt, one token a step, drawn at T = {told['temperature']:g}; sake({told['strength']:g}"
-        f", normalize={told['normalize']!r}). {seeds} seeds, the same noise for every setting; "
+        f"# Sensitivity to the bandwidths\n\nModel {Path(options['model']).name}, judge "
+        f"{Path(options['judge']).name}; {options['samples']} samples of "
+        f"{options['length']} tokens of each prompt, one token a step, drawn at T = "
+        f"{options['temperature']:g}; "
+        f"sake({options['strength']:g}, normalize={options['normalize']!r}). {seeds} seeds, "
+        "the same noise for every setting; "
         "means and 95 % bootstrap intervals over seeds. Entropy is of a sample's own words, in "
         "nats; Corr[z, ψ], redundancy and the signal's RMS are means over steps. Unguided, the "
-        f"rows' median distance is {shown(middle, '.1f')}, a mean over steps. While σ is swept, "
-        "σ_attn is at its heuristic; while σ_attn is swept, σ is the median. A low perplexity may "
-        "be collapse, and few words repeat little: read distinct-2 beside both. "
+        f"rows' median distance is {format_interval(middle, '.1f')}, a mean over steps. While σ is "
+        "swept, σ_attn is at its heuristic; while σ_attn is swept, σ is the median. A low "
+        "perplexity may be collapse, and few words repeat little: read distinct-2 beside both. "
         "(Words are tokens where a model has no tokenizer.)"
     )
 
@@ -131,7 +134,7 @@ def _label(swept: str, setting: Cell, base: Cell) -> str:
 
 
 def _reading(found: Runs, swept: str, sweep: list[Cell], half: int) -> str:
-    """Which values are close to the best one: that is chosen by some seeds, told of the others."""
+    """Which values are close to the best one, which some seeds choose and the others measure."""
     values = [setting[swept] for setting in sweep]
     judged = np.stack([found(setting, "perplexity") for setting in sweep])
     best = int(np.argmin(judged[:, :half].mean(axis=1)))
@@ -140,8 +143,8 @@ def _reading(found: Runs, swept: str, sweep: list[Cell], half: int) -> str:
     close = [f"{v:g}" for v, each in zip(values, others, strict=True) if each <= limit]
     return (
         f"Lowest perplexity, chosen by {half} of the seeds: at {SYMBOLS[swept]} = "
-        f"{values[best]:g}. By the others it is {shown(judged[best, half:], '.1f')} there, and at "
-        f"most {CLOSE} % more at {', '.join(close)}."
+        f"{values[best]:g}. By the others it is {format_interval(judged[best, half:], '.1f')} "
+        f"there, and at most {CLOSE} % more at {', '.join(close)}."
     )
 
 

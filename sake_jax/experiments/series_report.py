@@ -12,10 +12,10 @@ from sake_jax.experiments.frontier import (
     hypervolume,
     interval,
     non_dominated,
-    shown,
 )
 from sake_jax.experiments.series_methods import ORDERS
 from sake_jax.experiments.study import Study
+from sake_jax.metrics import format_interval
 from sake_jax.tables import table
 
 BASELINES = ("temperature", "top-p", "two phases")
@@ -46,7 +46,7 @@ def parted(seeds: int) -> tuple[range, range]:
     return range(first), range(first, first + seeds)
 
 
-class Found:
+class ModelRuns:
     """What a study has found of one model and order, by method and seed."""
 
     def __init__(self, study: Study, methods: Methods, model: str, order: str, seeds: int):
@@ -96,12 +96,19 @@ def write(
     study: Study, models: Sequence[str], methods: Methods, seeds: int, sizes: Mapping[str, int]
 ) -> None:
     """Writes table.md, and a figure for each model."""
-    found = [Found(study, methods, model, order, seeds) for model in models for order in ORDERS]
+    model_runs = [
+        ModelRuns(study, methods, model, order, seeds) for model in models for order in ORDERS
+    ]
     for model in models:
-        _figure(study, model, [part for part in found if part.model == model])
+        _figure(study, model, [part for part in model_runs if part.model == model])
     forms = len(methods) - len(BASELINES)
-    parts = [about(seeds, sizes, forms), summary(found), gained(found), literal(found)]
-    parts += map(_section, found)
+    parts = [
+        about(seeds, sizes, forms),
+        summary(model_runs),
+        gained(model_runs),
+        literal(model_runs),
+    ]
+    parts += map(_section, model_runs)
     study.write("table.md", "\n\n".join(parts) + "\n")
 
 
@@ -131,14 +138,14 @@ def _range(seeds: range) -> str:
     return f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
 
 
-def summary(found: Sequence[Found]) -> str:
+def summary(model_runs: Sequence[ModelRuns]) -> str:
     """The best form beside the baselines."""
     lines = [["model", "order", "best form of SAKE", "its", *BASELINES, "above"]]
-    for part in found:
+    for part in model_runs:
         best = part.best()
         others = {name: part.volumes(name) for name in BASELINES}
         below = [name for name in BASELINES if compared(part.volumes(best), others[name]) > 0]
-        cells = [shown(volumes) for volumes in (part.volumes(best), *others.values())]
+        cells = [format_interval(volumes) for volumes in (part.volumes(best), *others.values())]
         lines.append([part.model, part.order, best, *cells, ", ".join(below) or "none"])
     return (
         f"## Hypervolume of the best form\n\n{table(lines)}\n\n"
@@ -146,10 +153,10 @@ def summary(found: Sequence[Found]) -> str:
     )
 
 
-def gained(found: Sequence[Found]) -> str:
+def gained(model_runs: Sequence[ModelRuns]) -> str:
     """The best form and the paper's letter against the baselines at equal validity."""
     lines = [["model", "order", "form", *(f"above {name}" for name in BASELINES)]]
-    for part in found:
+    for part in model_runs:
         for form in dict.fromkeys([part.best(), LITERAL]):
             cells = [_gain(part, form, name) for name in BASELINES]
             lines.append([part.model, part.order, form, *cells])
@@ -163,10 +170,9 @@ def gained(found: Sequence[Found]) -> str:
     )
 
 
-def _gain(part: Found, method: str, baseline: str) -> str:
+def _gain(part: ModelRuns, method: str, baseline: str) -> str:
     """Nothing for a baseline itself, and where they cannot be compared."""
-    runs = part.gained(method, baseline)
-    return shown(runs, "+.3f") if runs.size and method != baseline else ""
+    return "" if method == baseline else format_interval(part.gained(method, baseline), "+.3f")
 
 
 def compared(own: Runs, other: Runs) -> int:
@@ -175,12 +181,12 @@ def compared(own: Runs, other: Runs) -> int:
     return int(low > other_high) - int(high < other_low)
 
 
-def literal(found: Sequence[Found]) -> str:
+def literal(model_runs: Sequence[ModelRuns]) -> str:
     """What the paper's letter does."""
-    return "## What the paper-literal form does\n\n" + "\n".join(map(_literal, found))
+    return "## What the paper-literal form does\n\n" + "\n".join(map(_literal, model_runs))
 
 
-def _literal(part: Found) -> str:
+def _literal(part: ModelRuns) -> str:
     own, other = part.volumes(LITERAL), part.volumes("temperature")
     gain = {1: "a gain over", -1: "a loss against", 0: "no clear difference from"}
     covariance = part.values(LITERAL, "covariance", part.reporting).mean(axis=0)
@@ -191,31 +197,34 @@ def _literal(part: Found) -> str:
         0: "not clearly of one sign",
     }[compared(covariance, [0.0])]
     return (
-        f"- {part.model} model, {part.order} order: hypervolume {shown(own)}, "
-        f"{gain[compared(own, other)]} temperature's {shown(other)}; uniqueness at equal validity "
-        f"{_gain(part, LITERAL, 'temperature') or 'not comparable'}. Cov[z, ψ] is "
-        f"{shown(covariance, '+.3f')}, {effect}; Corr[z, ψ] is {shown(correlation, '+.2f')}."
+        f"- {part.model} model, {part.order} order: hypervolume {format_interval(own)}, "
+        f"{gain[compared(own, other)]} temperature's {format_interval(other)}; uniqueness at "
+        f"equal validity {_gain(part, LITERAL, 'temperature') or 'not comparable'}. Cov[z, ψ] is "
+        f"{format_interval(covariance, '+.3f')}, {effect}; Corr[z, ψ] is "
+        f"{format_interval(correlation, '+.2f')}."
     )
 
 
-def _section(part: Found) -> str:
+def _section(part: ModelRuns) -> str:
     lines = [["", "", "validity", "uniqueness", "Cov[z, ψ]", "Corr[z, ψ]"]]
     volumes = [["", "hypervolume", "on the seeds that choose", *(f"above {b}" for b in AGAINST)]]
     for method in part.methods:
         lines += _lines(part, method)
         choosing = part.volumes(method, part.choosing)
         gained = [_gain(part, method, baseline) for baseline in AGAINST]
-        volumes.append([method, shown(part.volumes(method)), shown(choosing), *gained])
+        volumes.append(
+            [method, format_interval(part.volumes(method)), format_interval(choosing), *gained]
+        )
     title = f"## {part.model.capitalize()} model, {part.order} order"
     return f"{title}\n\n{table(volumes)}\n\n{table(lines)}"
 
 
-def _lines(part: Found, method: str) -> list[list[str]]:
+def _lines(part: ModelRuns, method: str) -> list[list[str]]:
     names = {"validity": ".3f", "uniqueness": ".3f"}
     if method not in BASELINES:
         names |= {"covariance": "+.3f", "correlation": "+.2f"}
     columns = [
-        [shown(runs, form) for runs in part.values(method, name, part.reporting)]
+        [format_interval(runs, form) for runs in part.values(method, name, part.reporting)]
         for name, form in names.items()
     ]
     columns += [[""] * len(columns[0])] * (4 - len(columns))
@@ -223,11 +232,11 @@ def _lines(part: Found, method: str) -> list[list[str]]:
     return [[method, *cells] for cells in zip(settings, *columns, strict=True)]
 
 
-def _figure(study: Study, model: str, found: Sequence[Found]) -> None:
+def _figure(study: Study, model: str, model_runs: Sequence[ModelRuns]) -> None:
     """A panel for each order. Of a method only the settings that no other of its own beats: a
     curve through all strengths and temperatures would go back and forth."""
     panels = {}
-    for part in found:
+    for part in model_runs:
         curves = {"temperature": part.front("temperature"), "best SAKE": part.front(part.best())}
         title = f"{model} model, {part.order} order\nbest SAKE: {part.best()}"
         panels[title] = curves | {method: part.front(method) for method in BESIDE}

@@ -11,7 +11,7 @@ from sake_jax.progress import bar
 
 Cell = dict[str, Any]
 """What is measured: names, numbers and a seed, as JSON has them."""
-Found = dict[str, Any]
+Result = dict[str, Any]
 """What was measured of a cell."""
 
 
@@ -34,7 +34,7 @@ class Study:
         self.found = {_name(line["cell"]): line["cell"] | line["found"] for line in lines}
 
     def measure(
-        self, groups: Sequence[Sequence[Cell]], measured: Callable[[list[Cell]], list[Found]]
+        self, groups: Sequence[Sequence[Cell]], measured: Callable[[list[Cell]], list[Result]]
     ) -> None:
         """Measures every cell that was not yet; those of a group together, by one call.
 
@@ -63,7 +63,7 @@ class Study:
         path.write_text(text)
         return path
 
-    def _append(self, cell: Cell, found: Found) -> None:
+    def _append(self, cell: Cell, found: Result) -> None:
         self.found[_name(cell)] = cell | found
         self.journal.append([{"cell": cell, "found": found}])
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import sake_jax as sj
 from sake_jax.checks import require, whole
-from sake_jax.experiments.study import Cell, Found, Study
+from sake_jax.experiments.study import Cell, Result, Study
 from sake_jax.generation import Prompt
 from sake_jax.metrics import (
     Encoder,
@@ -185,7 +185,7 @@ def settings_of(method: str, quick: bool) -> tuple[Setting, ...]:
     return METHODS[method].settings[:: 5 if quick else 1]
 
 
-def _found(bench: Bench, write: Writer, cell: Cell) -> Found:
+def _found(bench: Bench, write: Writer, cell: Cell) -> Result:
     heat, method = cell["temperature"], cell["method"]
     # A schedule for all of them, so that the control is no program of its own.
     draw = sj.temperature(sj.piecewise({0.0: HOT if method == CONTROL else heat, FIRST: heat}))
@@ -202,7 +202,7 @@ def _perplexity(judge: sj.LanguageModel, groups: list[list[Sample]]) -> float:
     return perplexity(judge, [s.text for s in samples], [s.before for s in samples]).value
 
 
-def diversities(groups: list[list[Sample]], encoder: Encoder | None) -> Found:
+def diversities(groups: list[list[Sample]], encoder: Encoder | None) -> Result:
     """How much samples repeat themselves and others of their prompt; means over samples, or over
     prompts."""
     measured = measure_texts([[sample.parts for sample in group] for group in groups])
@@ -217,7 +217,7 @@ def diversities(groups: list[list[Sample]], encoder: Encoder | None) -> Found:
     return found if encoder is None else found | _meanings(groups, encoder)
 
 
-def _meanings(groups: list[list[Sample]], encoder: Encoder) -> Found:
+def _meanings(groups: list[list[Sample]], encoder: Encoder) -> Result:
     """Semantic diversity of the samples of a prompt, and of the parts of a sample."""
     joined = [[" ".join(sample.parts) for sample in group] for group in groups]
     parts = [sample.parts for sample in chain(*groups) if len(sample.parts) > 1]

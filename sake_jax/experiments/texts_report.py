@@ -14,10 +14,10 @@ from sake_jax.experiments.frontier import (
     hypervolume,
     interval,
     non_dominated,
-    shown,
 )
 from sake_jax.experiments.study import Study
 from sake_jax.experiments.texts import BASELINE, CONTROL, FIRST, HOT
+from sake_jax.metrics import format_interval
 from sake_jax.tables import table
 
 Curves = dict[str, np.ndarray]
@@ -116,7 +116,7 @@ def _side(best: tuple[int, np.ndarray] | None, names: list[str]) -> tuple[str, s
     if best is None:
         return "not comparable", ""
     at, gained = best
-    by = f" (by {told(gained, 'gain')} at {names[at]})"
+    by = f" (by {format_measure(gained, 'gain')} at {names[at]})"
     low, high = interval(gained)
     if len(gained) < FEWEST:
         return "too few seeds to tell", by
@@ -143,16 +143,17 @@ def _values(study: Study, there: dict[str, str], seeds: int, quick: bool) -> str
         for setting in texts.settings_of(method, quick):
             rows = study.rows(method=method, **setting._asdict())
             rows = [row for row in rows if row["seed"] < seeds]
-            cells = [told([row[key] for row in rows if key in row], key) for key in columns]
+            cells = [
+                format_measure([row[key] for row in rows if key in row], key) for key in columns
+            ]
             lines.append([method, setting.name, *cells])
     return table(lines)
 
 
-def told(runs: Sequence[float] | np.ndarray, key: str = "") -> str:
-    """A mean and its interval; nothing where there are no runs, or where some are no numbers."""
-    if len(runs) == 0 or not np.isfinite(runs).all():
-        return ""
-    return shown(runs, {"perplexity": ".2f", "words": ".1f", "gain": "+.3f"}.get(key, ".3f"))
+def format_measure(runs: Sequence[float] | np.ndarray, key: str = "") -> str:
+    """A mean and its interval, with the digits of what was measured."""
+    digits = {"perplexity": ".2f", "words": ".1f", "gain": "+.3f"}
+    return format_interval(runs, digits.get(key, ".3f"))
 
 
 def _gains(found: dict[str, Curves], names: dict[str, list[str]]) -> str:
@@ -161,7 +162,7 @@ def _gains(found: dict[str, Curves], names: dict[str, list[str]]) -> str:
         if method != BASELINE:
             each = [gains(curve[method], curve[BASELINE]) for curve in found.values()]
             lines += [
-                [method, setting, *(told(gained[at], "gain") for gained in each)]
+                [method, setting, *(format_measure(gained[at], "gain") for gained in each)]
                 for at, setting in enumerate(settings)
             ]
     about = "By straight lines between temperature's settings, seed by seed; empty where a seed's "
@@ -175,7 +176,7 @@ def _volumes(found: dict[str, Curves]) -> str:
     for method in texts.METHODS:
         each = [np.moveaxis(curve[method], 1, 0) for curve in found.values()]
         volumes = [[hypervolume(run, (worst, 0.0)) for run in runs] for runs in each]
-        lines.append([method, *map(told, volumes)])
+        lines.append([method, *map(format_measure, volumes)])
     about = "Of -log perplexity above a reference, times diversity; the reference is temperature's "
     return f"{about}highest mean perplexity, {np.exp(-worst):.1f}.\n\n{table(lines)}"
 

@@ -53,10 +53,16 @@ def estimate(
 def format_interval(scores: Estimate | Sequence[float] | np.ndarray, form: str = ".3f") -> str:
     """A mean and its interval, for a table: an estimate, or scores that it is made of.
 
+    It is empty where there are no scores, or where some are no numbers.
+
     >>> format_interval(Estimate(0.5, low=0.25, high=0.75))
     '0.500 (0.250 to 0.750)'
     >>> format_interval([2.0, 2.0], "+.1f")
     '+2.0 (+2.0 to +2.0)'
     """
-    value, low, high = scores if isinstance(scores, Estimate) else estimate(scores)
+    if not isinstance(scores, Estimate):
+        if len(scores) == 0 or not np.isfinite(scores).all():
+            return ""
+        scores = estimate(scores)
+    value, low, high = scores
     return f"{value:{form}} ({low:{form}} to {high:{form}})"

@@ -127,7 +127,7 @@ def made_up(folder, seeds, validity):
         ]
 
     study.measure(module._groups(["untied"], seeds), measured)
-    return series_report.Found(study, METHODS, "untied", "confidence", seeds)
+    return series_report.ModelRuns(study, METHODS, "untied", "confidence", seeds)
 
 
 def test_the_best_is_chosen_on_one_set_of_seeds_and_reported_on_the_other(tmp_path):
