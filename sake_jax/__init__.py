@@ -11,6 +11,7 @@ from sake_jax.core import Context as Context
 from sake_jax.core import Denoiser as Denoiser
 from sake_jax.core import Guidance as Guidance
 from sake_jax.core import Process as Process
+from sake_jax.core import Reread as Reread
 from sake_jax.core import Tables as Tables
 from sake_jax.core import View as View
 from sake_jax.generation import Generation as Generation
