@@ -163,10 +163,10 @@ def test_padding_changes_nothing_for_the_other_columns():
 def test_traces_once_for_other_tokens():
     lm = sj.load(GOLDENS / "llada")
     lm.logits(np.zeros((2, 11), int))
-    before = language._apply._cache_size()
+    before = language._forward._cache_size()
     lm.logits(np.ones((2, 11), int))
     lm.hidden(np.ones((2, 11), int), np.ones((2, 11)))
-    assert language._apply._cache_size() == before
+    assert language._forward._cache_size() == before
 
 
 def test_bad_input_to_a_language_model():
