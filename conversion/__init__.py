@@ -2,6 +2,10 @@
 
 `load` reads, `convert` rewrites for sharded loading, `verify` proves, `export` writes back, and
 `save` writes a model that is in memory.
+
+>>> from sake_jax.conversion import load, locate, verify
+>>> load("tinystories").config.family, verify(locate("tinystories")).ok
+('llada', True)
 """
 
 from sake_jax.conversion.catalog import built_in as built_in
@@ -21,7 +25,6 @@ from sake_jax.conversion.loader import with_attention as with_attention
 from sake_jax.conversion.parity import verify as verify
 from sake_jax.conversion.rules import MismatchError as MismatchError
 from sake_jax.conversion.source import CheckpointError as CheckpointError
-from sake_jax.conversion.units import Unit as Unit
 from sake_jax.conversion.units import list_units as list_units
 from sake_jax.conversion.writer import convert as convert
 from sake_jax.conversion.writer import require_free as require_free

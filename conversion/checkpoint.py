@@ -30,7 +30,13 @@ STACKED = "blocks."
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A model on disk, nothing of it read yet but names and shapes."""
+    """A model on disk, nothing of it read yet but names and shapes.
+
+    >>> from sake_jax.conversion import locate, open_checkpoint
+    >>> checkpoint = open_checkpoint(locate("tinystories"))
+    >>> checkpoint.config.family, checkpoint.manifest is None
+    ('llada', True)
+    """
 
     folder: Path
     described: dict[str, Any]
@@ -45,7 +51,12 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """A Hugging Face folder, a converted checkpoint, or a GGUF file."""
+    """A Hugging Face folder, a converted checkpoint, or a GGUF file.
+
+    >>> from sake_jax.conversion import locate, open_checkpoint
+    >>> open_checkpoint(locate("tinystories")).weights.leaves["norm.weight"].shape
+    (256,)
+    """
     rule, remedy = "a checkpoint must be a folder or a .gguf file", "pass the model's folder"
     require(path.is_dir() or path.suffix == text.GGUF, rule, str(path), remedy)
     if Manifest.beside(path):

@@ -34,6 +34,12 @@ def export(source: str | Path, destination: str | Path, *, shard_bytes: int = SH
     """Writes a checkpoint in the layout its family has on the hub; returns the weight files.
 
     Tensors come out bit for bit as they went in. Memory holds one file's tensors.
+
+    >>> import tempfile
+    >>> from sake_jax.conversion import export, locate
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [file.name for file in export(locate("tinystories"), folder)]
+    ['model.safetensors']
     """
     checkpoint, folder = open_checkpoint(Path(source)), Path(destination)
     config, weights = checkpoint.config, checkpoint.weights

@@ -42,6 +42,10 @@ def verify(
 
     `golden` is an npz file with `input_ids` and `logits`, and what else the model needs:
     `attention_mask`, `sigma`, `cond`. Block diffusion's `input_ids` hold noisy and clean tokens.
+
+    >>> from sake_jax.conversion import locate, verify
+    >>> verify(locate("tinystories")).ok
+    True
     """
     checkpoint = open_checkpoint(Path(path))
     recorded = checkpoint.manifest.units if checkpoint.manifest else {}

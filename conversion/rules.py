@@ -43,7 +43,16 @@ class Entry:
 
 
 class MismatchError(ValueError):
-    """A checkpoint and a model that do not fit together; the message lists every tensor."""
+    """A checkpoint and a model that do not fit together; the message lists every tensor.
+
+    >>> try:
+    ...     check([], leaves={}, stored={"lm_head.weight": (2048, 256)})
+    ... except MismatchError as error:
+    ...     print(error)
+    checkpoint and model do not fit:
+      1 in the checkpoint but not in the model:
+        lm_head.weight
+    """
 
 
 def expand(rules: Iterable[Rule], leaves: Mapping[str, Any]) -> list[Entry]:

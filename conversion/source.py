@@ -30,7 +30,17 @@ WEIGHTS = "weights"
 
 
 class CheckpointError(ValueError):
-    """A file that cannot be read as what it claims to be."""
+    """A file that cannot be read as what it claims to be.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     half = (Path(folder) / "model.safetensors").write_bytes(b"half a file")
+    ...     try:
+    ...         Safetensors(Path(folder))
+    ...     except CheckpointError as error:
+    ...         print("truncated" in str(error))
+    True
+    """
 
 
 @runtime_checkable

@@ -56,6 +56,13 @@ def convert(
     of arrays, never the model. In a run of several processes (`sake_jax.sharding`) all must
     call this; each reads and writes a part of every array, in a folder that they all see.
 
+    >>> import tempfile
+    >>> from sake_jax.conversion import convert, load, locate
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     manifest = convert(locate("tinystories"), folder, dtype="bfloat16")
+    ...     load(folder).params["norm"]["weight"].dtype.name
+    'bfloat16'
+
     Args:
       source: a folder with config.json and safetensors, or a GGUF file.
       destination: a new folder, or one that an earlier run left unfinished.

@@ -2,6 +2,12 @@
 
 Flax NNX modules inside; outside, a `Denoiser` or a scorer is a pure function of parameters,
 a nested dictionary of arrays. Layers are stacked on a leading axis and scanned.
+
+>>> import jax
+>>> from sake_jax.models import TransformerConfig, flatten_params, init
+>>> config = TransformerConfig(V=64, D=16, N=2, H=2, K=2, head_dim=8, F=32, context=32)
+>>> sorted(flatten_params(init(config, jax.random.key(0))))[-3:]
+['input.rows', 'norm.weight', 'output.rows']
 """
 
 from sake_jax.models.config import DiTConfig as DiTConfig
@@ -16,10 +22,8 @@ from sake_jax.models.fit import choose_mesh as choose_mesh
 from sake_jax.models.fit import mesh_splits as mesh_splits
 from sake_jax.models.fit import require_heads as require_heads
 from sake_jax.models.inputs import NetworkInput as NetworkInput
-from sake_jax.models.inputs import NetworkOutput as NetworkOutput
 from sake_jax.models.inputs import network_input as network_input
 from sake_jax.models.language import LanguageModel as LanguageModel
-from sake_jax.models.language import in_chunks as in_chunks
 from sake_jax.models.network import abstract as abstract
 from sake_jax.models.network import exact_params as exact_params
 from sake_jax.models.network import flatten_params as flatten_params

@@ -28,7 +28,12 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig(Shape):
-    """LLaDA, LLaDA-MoE, Dream (bidirectional); Llama, Qwen, GPT-2 (causal)."""
+    """LLaDA, LLaDA-MoE, Dream (bidirectional); Llama, Qwen, GPT-2 (causal).
+
+    >>> config = TransformerConfig(V=64, D=16, N=2, H=2, K=2, head_dim=8, F=32, context=32)
+    >>> config.causal  # it reads both ways
+    False
+    """
 
     K: int
     """Key and value heads; each serves H / K query heads."""
@@ -81,7 +86,12 @@ class TransformerConfig(Shape):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DiTConfig(Shape):
-    """MDLM, BD3LM, UDLM: a transformer whose layers are modulated by the noise level."""
+    """MDLM, BD3LM, UDLM: a transformer whose layers are modulated by the noise level.
+
+    >>> config = DiTConfig(V=64, D=16, N=2, H=2, F=64, context=32, cond_dim=8)
+    >>> config.head_dim
+    8
+    """
 
     cond_dim: int
     """Width of the embedding of noise level and class."""

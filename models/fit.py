@@ -108,7 +108,14 @@ def device_memory() -> int:
 
 
 def require_heads(config: NetworkConfig, sizes: Mapping[str, int]) -> None:
-    """Refuses a mesh over which attention cannot be divided."""
+    """Refuses a mesh over which attention cannot be divided.
+
+    >>> from sake_jax.conversion import model_config
+    >>> require_heads(model_config("llada-8b").network, {"tensor": 8})
+    >>> require_heads(model_config("llada-8b").network, {"tensor": 3})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: the mesh's tensor axis must divide the model's 32 heads, got 3; use 1, 2, 4, ...
+    """
     rule = f"the mesh's tensor axis must divide the model's {config.H} heads"
     tensor = sizes.get("tensor", 1)
     require(

@@ -17,6 +17,11 @@ class NetworkInput(Node):
 
     All of them by default. With a cache it may be fewer, from `start` on: the others are then
     seen through the keys and values that the cache keeps of them.
+
+    >>> tokens = jnp.array([[5, 6, 7]])
+    >>> inputs = NetworkInput(tokens, positions=jnp.arange(3)[None], attend=tokens > 0)
+    >>> inputs.replace(start=jnp.int32(1), width=2).computed(tokens).tolist()
+    [[6, 7]]
     """
 
     tokens: Leaf

@@ -27,7 +27,13 @@ def _parts(config: NetworkConfig) -> tuple[Any, Any]:
 
 
 def abstract(config: NetworkConfig) -> Params:
-    """Shapes and dtypes of the parameters, as a nested dictionary."""
+    """Shapes and dtypes of the parameters, as a nested dictionary.
+
+    >>> from sake_jax.conversion import model_config
+    >>> from sake_jax.models import abstract
+    >>> abstract(model_config("llada-8b").network)["norm"]["weight"].shape  # without 16 GB
+    (4096,)
+    """
     return nnx.to_pure_dict(_parts(config)[1])
 
 
@@ -85,7 +91,14 @@ def exact_params(config: NetworkConfig) -> frozenset[str]:
 
 
 def init(config: NetworkConfig, key: Key) -> Params:
-    """Fresh parameters: kernels of deviation 1/√inputs, tables of 1, norms at 1."""
+    """Fresh parameters: kernels of deviation 1/√inputs, tables of 1, norms at 1.
+
+    >>> from sake_jax.models import TransformerConfig, init
+    >>> config = TransformerConfig(V=64, D=16, N=2, H=2, K=2, head_dim=8, F=32, context=32)
+    >>> params = init(config, jax.random.key(0))
+    >>> params["norm"]["weight"].shape
+    (16,)
+    """
     return nnx.to_pure_dict(nnx.split(build(config, nnx.Rngs(key)))[1])
 
 

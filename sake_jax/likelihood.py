@@ -38,9 +38,9 @@ from sake_jax.models import (
     NetworkDenoiser,
     NetworkInput,
     aligned_features,
-    in_chunks,
     total_noise,
 )
+from sake_jax.models.language import in_chunks
 from sake_jax.node import Node
 from sake_jax.sharding import to_host
 from sake_jax.typing import Key, Leaf, Number, Params, PerPosition, PerRow

@@ -1,6 +1,14 @@
-"""Text in, text out: many prompts, many samples, saved and resumed."""
+"""Text in, text out: many prompts, many samples, saved and resumed.
 
-from sake_jax.generation.division import Division as Division
+>>> import jax
+>>> import sake_jax as sj
+>>> from sake_jax.generation import generate
+>>> lm = sj.load("tinystories")
+>>> out = generate(lm, sj.masked(lm, length=4), ["the dog"], samples=2, key=jax.random.key(0))
+>>> len(out.texts[0])
+2
+"""
+
 from sake_jax.generation.division import divide_work as divide_work
 from sake_jax.generation.generate import NotFinite as NotFinite
 from sake_jax.generation.generate import generate as generate

@@ -50,7 +50,14 @@ def has_chat_template(lm: LanguageModel) -> bool:
 
 
 def chat_prompt(lm: LanguageModel, text: str) -> list[int]:
-    """Token ids of a chat whose first turn is this text, in the model's own form."""
+    """Token ids of a chat whose first turn is this text, in the model's own form.
+
+    >>> import sake_jax as sj
+    >>> lm = sj.load("tinystories")  # which has no such form of its own
+    >>> lm.tokenizer.chat_template = "{{ messages[0]['content'] }}"
+    >>> chat_prompt(lm, "the dog")
+    [347, 548]
+    """
     turns = [{"role": "user", "content": text}]
     chat = lm.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
     # The template writes the tokenizer's special tokens itself.

@@ -22,7 +22,12 @@ ENDINGS = ("length", "token", "string")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One sample of one prompt."""
+    """One sample of one prompt.
+
+    >>> row = Row(0, 0, [5, 6], [True, False], [-0.1, 0.0], "cat", ended="token", steps=2)
+    >>> [token for token, own in zip(row.tokens, row.written, strict=True) if own]  # its text
+    [5]
+    """
 
     prompt: int
     sample: int

@@ -6,8 +6,6 @@
 """
 
 from sake_jax.guidance.arrays import guided_logits as guided_logits
-from sake_jax.guidance.compose import Chain as Chain
-from sake_jax.guidance.compose import Guided as Guided
 from sake_jax.guidance.compose import chain as chain
 from sake_jax.guidance.compose import guide as guide
 from sake_jax.guidance.compose import identity as identity

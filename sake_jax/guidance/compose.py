@@ -13,7 +13,13 @@ from sake_jax.typing import GuidanceState, Logits, Number, Rows
 
 
 class Chain(Guidance):
-    """Guidances applied one after the other; the empty chain is the identity."""
+    """Guidances applied one after the other; the empty chain is the identity.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.chain(sj.top_p(0.95), sj.sake(1.0, scope="batch"))
+    >>> isinstance(guidance, Chain), guidance.couples_samples  # since one of its parts does
+    (True, True)
+    """
 
     parts: tuple[Guidance, ...] = ()
 

@@ -59,7 +59,13 @@ class DiversityState(Node):
 
 
 class Diversity(Guidance):
-    """See `diversity`. Choices are short names of ours, or functions."""
+    """See `diversity`. Choices are short names of ours, or functions.
+
+    >>> import sake_jax as sj
+    >>> guidance = sj.diversity(sj.collision, 1.0, scope="batch")
+    >>> isinstance(guidance, Diversity), guidance.couples_samples
+    (True, True)
+    """
 
     strength: Number
     bandwidth: Number

@@ -17,13 +17,22 @@ from sake_jax.checks import number
 
 
 def shannon_entropy(logits: Float[Array, "*N V"]) -> Float[Array, "*N"]:
-    """Shannon entropy in nats of softmax(logits)."""
+    """Shannon entropy in nats of softmax(logits).
+
+    >>> round(float(shannon_entropy(jnp.zeros(2))), 4)  # of a fair coin: log 2
+    0.6931
+    """
     log_p = jax.nn.log_softmax(logits)
     return -jnp.sum(jnp.where(log_p > -1e4, jnp.exp(log_p) * log_p, 0), axis=-1)
 
 
 def kl_divergence(logits: Float[Array, "*N V"], base: Float[Array, "*N V"]) -> Float[Array, "*N"]:
-    """KL(softmax(logits) || softmax(base)) in nats."""
+    """KL(softmax(logits) || softmax(base)) in nats.
+
+    >>> fair, sure = jnp.zeros(2), jnp.array([100.0, 0.0])
+    >>> round(float(kl_divergence(sure, fair)), 4), float(kl_divergence(fair, fair))
+    (0.6931, 0.0)
+    """
     log_p, log_q = jax.nn.log_softmax(logits), jax.nn.log_softmax(base)
     return jnp.sum(jnp.where(log_p > -1e4, jnp.exp(log_p) * (log_p - log_q), 0), axis=-1)
 
@@ -37,7 +46,12 @@ def expectation(logits: Float[Array, "*N V"], values: Float[Array, "*N V"]) -> F
 def covariance(
     logits: Float[Array, "*N V"], a: Float[Array, "*N V"], b: Float[Array, "*N V"]
 ) -> Float[Array, "*N"]:
-    """Cov[a, b] under softmax(logits)."""
+    """Cov[a, b] under softmax(logits).
+
+    >>> fair, signal = jnp.zeros(2), jnp.array([1.0, -1.0])
+    >>> float(covariance(fair, signal, 3 * signal))
+    3.0
+    """
     a = a - expectation(logits, a)[..., None]
     b = b - expectation(logits, b)[..., None]
     return expectation(logits, a * b)
@@ -46,7 +60,12 @@ def covariance(
 def correlation(
     logits: Float[Array, "*N V"], a: Float[Array, "*N V"], b: Float[Array, "*N V"]
 ) -> Float[Array, "*N"]:
-    """Corr[a, b] under softmax(logits); 0 where either does not vary."""
+    """Corr[a, b] under softmax(logits); 0 where either does not vary.
+
+    >>> fair, signal = jnp.zeros(2), jnp.array([1.0, -1.0])
+    >>> float(correlation(fair, signal, -3 * signal))  # they pull in opposite directions
+    -1.0
+    """
     spread = jnp.sqrt(covariance(logits, a, a) * covariance(logits, b, b))
     return jnp.where(spread > 1e-20, covariance(logits, a, b) / jnp.maximum(spread, 1e-20), 0)
 

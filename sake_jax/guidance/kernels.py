@@ -26,7 +26,16 @@ FEW = 32
 
 
 class Peers(Node):
-    """What the window's rows are compared with: all rows of the group, as constants."""
+    """What the window's rows are compared with: all rows of the group, as constants.
+
+    An objective of your own gets them as its second argument; see `diversity`.
+
+    >>> rows, everyone = jnp.array([[0.0], [0.0], [9.0]]), jnp.arange(3)
+    >>> widths = {"bandwidth": jnp.float32(1), "attention_bandwidth": jnp.inf}
+    >>> peers = Peers(rows, everyone, jnp.ones(3), everyone, offset=jnp.zeros(3), **widths)
+    >>> collisions(rows, peers).sum(axis=1).tolist()  # how crowded it is around each row
+    [1.0, 1.0, 0.0]
+    """
 
     rows: Leaf
     """(L, D) every row, the window's own included."""
@@ -88,6 +97,12 @@ def collisions(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, "W L"]:
     """W_ij = κ_attn(i, j)² κ(h_i, h_j)², zero for j = i and for padding.
 
     With κ(h_i, h_j)² = exp(-|h_i - h_j|² / σ²).
+
+    >>> rows, everyone = jnp.array([[0.0], [0.0], [9.0]]), jnp.arange(3)
+    >>> widths = {"bandwidth": jnp.float32(1), "attention_bandwidth": jnp.inf}
+    >>> peers = Peers(rows, everyone, jnp.ones(3), everyone, offset=jnp.zeros(3), **widths)
+    >>> collisions(rows, peers).round(3).tolist()  # the first two rows are the same
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     middle = centre(peers)
     distances = squared_distances(rows - middle, peers.rows - middle) + peers.offset[:, None]
@@ -100,6 +115,12 @@ def density(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, "L L"]:
 
     Symmetric, positive semi-definite, of trace one (Proposition 4.2); padding has
     zero rows and columns and does not count in L.
+
+    >>> rows, everyone = jnp.array([[0.0], [0.0], [9.0]]), jnp.arange(3)
+    >>> widths = {"bandwidth": jnp.float32(1), "attention_bandwidth": jnp.inf}
+    >>> peers = Peers(rows, everyone, jnp.ones(3), everyone, offset=jnp.zeros(3), **widths)
+    >>> round(float(jnp.trace(density(rows, peers))), 4)
+    1.0
     """
     middle = centre(peers)
     everyone = peers.rows.at[peers.index].set(rows) - middle

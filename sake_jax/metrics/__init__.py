@@ -6,7 +6,6 @@
 """
 
 from sake_jax.metrics.bleu import self_bleu as self_bleu
-from sake_jax.metrics.coverage import Coverage as Coverage
 from sake_jax.metrics.coverage import coverage as coverage
 from sake_jax.metrics.diversity import Units as Units
 from sake_jax.metrics.diversity import distinct as distinct

@@ -21,6 +21,10 @@ def coverage(real: np.ndarray, generated: np.ndarray, k: int = 5) -> Coverage:
     """Compares (N, D) and (M, D) points.
 
     A real point's neighbourhood is the ball that reaches its k-th nearest other real point.
+
+    >>> real = np.arange(10.0)[:, None]
+    >>> coverage(real, real[:5], k=1)  # the points from 6 on have no generated one near
+    Coverage(density=2.8, coverage=0.6)
     """
     rule = "real must have more than k points"
     require(len(real) > k, rule, len(real), f"give more than {k}, or lower k")

@@ -103,7 +103,12 @@ def cosine_diversity(vectors: np.ndarray) -> float:
 
 
 def minilm() -> Path | None:
-    """The folder of all-MiniLM-L6-v2 in its package, if that is installed."""
+    """The folder of all-MiniLM-L6-v2 in its package, if that is installed.
+
+    >>> folder = minilm()
+    >>> folder is None or (folder / "config.json").is_file()
+    True
+    """
     spec = importlib.util.find_spec(MINILM)
     places = list(spec.submodule_search_locations or []) if spec else []
     found = (file.parent for place in places for file in Path(place).rglob("model.safetensors"))

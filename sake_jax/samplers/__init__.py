@@ -1,11 +1,20 @@
-"""Samplers: one step and one loop for every family of diffusion language models."""
+"""Samplers: one step and one loop for every family of diffusion language models.
+
+A sampler holds all choices of a run; `run` takes its steps in one compiled program.
+
+>>> import jax
+>>> import sake_jax as sj
+>>> from sake_jax.samplers import blocks, run, sampler
+>>> made = sampler(sj.testing.ToyDenoiser(), blocks(length=4, steps=2))
+>>> canvas = sj.canvas([[1, 2]], 4, mask_id=16)
+>>> done, info = run(made, sj.testing.toy_params(0), jax.random.key(0), canvas)
+>>> done.tokens.shape  # two columns of the prompt, four that were written
+(1, 6)
+"""
 
 from sake_jax.samplers.auto import sampler_for as sampler_for
-from sake_jax.samplers.loop import RunProgress as RunProgress
 from sake_jax.samplers.loop import advance as advance
-from sake_jax.samplers.loop import advance_until as advance_until
 from sake_jax.samplers.loop import begin as begin
-from sake_jax.samplers.loop import begin_progress as begin_progress
 from sake_jax.samplers.loop import run as run
 from sake_jax.samplers.loop import run_until as run_until
 from sake_jax.samplers.loop import stream as stream

@@ -26,7 +26,16 @@ from sake_jax.typing import Key, Leaf, Params
 def begin(
     sampler: Sampler, params: Params, key: Key, canvas: Canvas, cache: Any = None
 ) -> RunState:
-    """The state before the first step."""
+    """The state before the first step.
+
+    >>> import sake_jax as sj
+    >>> process = sj.identity_process(draws_mask=False)
+    >>> sampler = sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(4, 4), process=process)
+    >>> params, canvas = sj.testing.toy_params(0), sj.canvas([[1, 2]], 4, mask_id=16)
+    >>> state = begin(sampler, params, jax.random.key(0), canvas)
+    >>> int(state.step), int(state.canvas.open.sum())  # four columns are masked
+    (0, 4)
+    """
     if canvas.mask_id is None and sampler.process.decides:
         size = sampler.denoiser.tables(params).input.shape[0]
         canvas = canvas.replace(tokens=uniform_tokens(key, canvas, size))
@@ -49,7 +58,17 @@ def begin(
 def advance(
     sampler: Sampler, params: Params, key: Key, state: RunState, stop: Stop | None = None
 ) -> tuple[RunState, Info]:
-    """One step; rows that `stop` finds finished are closed. `params` are prepared."""
+    """One step; rows that `stop` finds finished are closed. `params` are prepared.
+
+    >>> import sake_jax as sj
+    >>> process = sj.identity_process(draws_mask=False)
+    >>> sampler = sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(4, 4), process=process)
+    >>> params, canvas = sj.testing.toy_params(0), sj.canvas([[1, 2]], 4, mask_id=16)
+    >>> key = jax.random.key(0)
+    >>> state, info = advance(sampler, params, key, begin(sampler, params, key, canvas))
+    >>> int(state.step), int(state.canvas.open.sum())  # one of four columns is written
+    (1, 3)
+    """
     state, info = step(sampler, params, key, state)
     if stop is None:
         return state, info

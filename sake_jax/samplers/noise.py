@@ -53,6 +53,11 @@ def gumbel(keys: Array, view: View, vocabulary: int) -> Logits:
 
     mode="high": the default resolves 2⁻²³ of a uniform, so that its largest values, the
     ones that decide a draw from a large vocabulary, would repeat and end near 16.
+
+    >>> import sake_jax as sj
+    >>> keys = jax.random.split(jax.random.key(0), 4)  # one for each row
+    >>> gumbel(keys, sj.testing.toy_view(0), 17).shape  # rows, window, tokens
+    (4, 6, 17)
     """
     columns = view.window_start - view.canvas.generation_start + jnp.arange(view.width)
 

@@ -171,7 +171,17 @@ class LastRead(Node):
 
 
 class RunState(Node):
-    """What changes from step to step."""
+    """What changes from step to step.
+
+    A loop of your own carries it from `begin` through every `advance`.
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(4, 4))
+    >>> params, canvas = sj.testing.toy_params(0), sj.canvas([[1, 2]], 4, mask_id=16)
+    >>> state = sj.samplers.begin(sampler, params, jax.random.key(0), canvas)
+    >>> isinstance(state, RunState), int(state.step)
+    (True, 0)
+    """
 
     step: Leaf
     """() the plan's next step."""
@@ -222,6 +232,15 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
     """One denoising step: read, guide, draw, reveal, write.
 
     `key` is the run's key: each step and row folds its own from it.
+
+    >>> import sake_jax as sj
+    >>> process = sj.identity_process(draws_mask=False)
+    >>> sampler = sj.sampler(sj.testing.ToyDenoiser(), sj.blocks(4, 4), process=process)
+    >>> params, canvas = sj.testing.toy_params(0), sj.canvas([[1, 2]], 4, mask_id=16)
+    >>> key = jax.random.key(0)
+    >>> state, info = step(sampler, params, key, sj.samplers.begin(sampler, params, key, canvas))
+    >>> int(state.step), info.entropy.shape  # one number for each row
+    (1, (1,))
     """
     canvas = state.canvas
     view = sampler.plan.view(canvas, state.step)

@@ -4,6 +4,10 @@
 the processes of a run through JAX's own engine. After it a model is either spread over the devices
 of all of them, and everybody runs the same program; or each process has a whole one on its own
 devices, and they divide the prompts.
+
+>>> from sake_jax.sharding import mesh, several_processes
+>>> dict(mesh(tensor=1).shape), several_processes()
+({'data': 1, 'fsdp': 1, 'tensor': 1}, False)
 """
 
 from sake_jax.sharding.axes import HIDDEN as HIDDEN

@@ -117,12 +117,20 @@ def shard_shape(shape: tuple[int, ...], axes: Axes, sizes: Mapping[str, int]) ->
 
 
 def sharding(mesh: Mesh, shape: tuple[int, ...], axes: Axes) -> NamedSharding:
-    """The sharding of an array with these logical axes on a mesh."""
+    """The sharding of an array with these logical axes on a mesh.
+
+    >>> tuple(sharding(mesh(), (10, 8), ("vocab", "embed")).spec)
+    ('tensor', 'fsdp')
+    """
     return NamedSharding(mesh, spec(shape, axes, dict(mesh.shape)))
 
 
 def mesh_of(tree: Any) -> AbstractMesh | None:
-    """The mesh that arrays, or their traces inside a program, live on; None for one device."""
+    """The mesh that arrays, or their traces inside a program, live on; None for one device.
+
+    >>> mesh_of({"weight": jax.numpy.ones(3)}) is None  # it is on one device
+    True
+    """
     for leaf in jax.tree.leaves(tree):
         mesh = jax.typeof(leaf).sharding.mesh
         if mesh.size > 1:
@@ -135,6 +143,10 @@ def constrain(x: Array, axes: Axes, like: Any = None) -> Array:
 
     The mesh is that of the array, or of the arrays `like` where it was made from nothing. Axes
     at the end that have no name may be left out.
+
+    >>> x = jax.numpy.ones((2, 3))
+    >>> constrain(x, ("batch",)) is x  # there is no mesh
+    True
     """
     mesh = mesh_of(x if like is None else like)
     if mesh is None:
@@ -148,6 +160,11 @@ def constrain(x: Array, axes: Axes, like: Any = None) -> Array:
 
 
 def constrain_rows(tree: Any, axes: Axes = ("batch",), like: Any = None) -> Any:
-    """`constrain` for all arrays of a tree that are long enough: their first axes are these."""
+    """`constrain` for all arrays of a tree that are long enough: their first axes are these.
+
+    >>> rows = constrain_rows({"tokens": jax.numpy.ones((2, 3)), "step": jax.numpy.int32(0)})
+    >>> rows["tokens"].shape
+    (2, 3)
+    """
     long = lambda leaf: leaf.ndim >= len(axes)  # noqa: E731
     return jax.tree.map(lambda x: constrain(x, axes, like) if long(x) else x, tree)

@@ -96,6 +96,8 @@ def leave(code: int, reason: str) -> None:
     """Ends this process after an error, and tells the others why; nothing if it is alone.
 
     Not by way of Python's exit: there JAX would wait for the others first.
+
+    >>> leave(1, "the disk is full")  # this process is alone: nobody has to be told
     """
     client = engine.global_state.client
     if client is None:
@@ -111,7 +113,11 @@ def leave(code: int, reason: str) -> None:
 
 
 def describe_lost_process(error: Exception) -> str | None:
-    """What to say of an error that comes from a process being gone; None for others."""
+    """What to say of an error that comes from a process being gone; None for others.
+
+    >>> describe_lost_process(ValueError("steps must be at most length")) is None
+    True
+    """
     client = engine.global_state.client
     if client is None or not any(sign in str(error) for sign in SIGNS):
         return None

@@ -16,22 +16,39 @@ Value = TypeVar("Value")
 
 
 def several_processes() -> bool:
-    """Whether this run has more than one process."""
+    """Whether this run has more than one process.
+
+    >>> several_processes()
+    False
+    """
     return jax.process_count() > 1
 
 
 def is_leader() -> bool:
-    """Whether this is process 0, the one that writes files and speaks to the user."""
+    """Whether this is process 0, the one that writes files and speaks to the user.
+
+    >>> if is_leader():
+    ...     print("only one process says this")
+    only one process says this
+    """
     return jax.process_index() == 0
 
 
 def spans_processes(tree: Any) -> bool:
-    """Whether some array of a tree is on devices of other processes too."""
+    """Whether some array of a tree is on devices of other processes too.
+
+    >>> spans_processes({"weight": jax.numpy.ones(3)})
+    False
+    """
     return any(not getattr(leaf, "is_fully_addressable", True) for leaf in jax.tree.leaves(tree))
 
 
 def to_host(tree: Any) -> Any:
-    """A tree's arrays in this host's memory, whole, also where other processes hold parts."""
+    """A tree's arrays in this host's memory, whole, also where other processes hold parts.
+
+    >>> to_host({"weight": jax.numpy.ones(2)})
+    {'weight': array([1., 1.], dtype=float32)}
+    """
     if not spans_processes(tree):
         return jax.tree.map(np.asarray, jax.device_get(tree))
     return jax.tree.map(_whole_array, tree)

@@ -19,12 +19,20 @@ COUNT_KEY = "sake_jax/processes"
 
 
 def connection_requested() -> bool:
-    """Whether the environment says that this is one process of several."""
+    """Whether the environment says that this is one process of several.
+
+    >>> if connection_requested():  # so one program serves one process and many
+    ...     connect()
+    """
     return ADDRESS in os.environ
 
 
 def connected() -> bool:
-    """Whether `connect` has joined this process with others."""
+    """Whether `connect` has joined this process with others.
+
+    >>> connected()
+    False
+    """
     return engine.global_state.client is not None
 
 
@@ -40,6 +48,11 @@ def connect(
     What is left out is taken from JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID;
     on Cloud TPU, Slurm, Open MPI and Kubernetes JAX finds it itself. If a process dies, the
     others end within a minute, with a message and an exit code that is not 0.
+
+    >>> connect("10.0.0.1:1234", processes=2, number=0)  # doctest: +SKIP
+    >>> connect("10.0.0.1", processes=2, number=0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: the coordinator's address (JAX_COORDINATOR_ADDRESS) must be HOST:PORT, got ...
 
     Args:
       address: host:port of process 0.
