@@ -1,4 +1,4 @@
-"""Runs that version 0.1 saved are replayed with the same tokens, though modules have moved since."""
+"""Runs that version 0.1 saved are replayed with the same tokens, though modules have moved."""
 
 import json
 
