@@ -52,17 +52,22 @@ FORMS = {
 def view_of(shape: Shape, whole: bool) -> View:
     row = jnp.zeros(1)
     columns = jnp.ones((1, shape.length), bool)
-    return View(
+    canvas = sj.Canvas(
         tokens=jnp.zeros((1, shape.length), jnp.int32),
         open=columns,
         prompt=~columns,
         attend=columns,
         positions=jnp.arange(shape.length)[None, :],
+        prompt_id=jnp.zeros(1, jnp.int32),
+        sample_id=jnp.zeros(1, jnp.int32),
+    )
+    return View(
+        canvas=canvas,
+        window_start=jnp.int32(0),
         time=row,
         next_time=row,
         progress=row,
         quota=jnp.ones(1, jnp.int32),
-        start=jnp.int32(0),
         width=shape.length if whole else shape.window,
     )
 

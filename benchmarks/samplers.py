@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import sake_jax as sj
@@ -35,7 +34,7 @@ from sake_jax.models.layers import UNROLLED
 from sake_jax.planning.bench.interleaved import Side, measure_in_turn, report_progress
 from sake_jax.planning.bench.scaled import random_model, scaled_config
 from sake_jax.planning.forms import OnAllColumns
-from sake_jax.samplers.loop import start
+from sake_jax.samplers.loop import begin
 from sake_jax.samplers.noise import gumbel
 from sake_jax.samplers.step import step
 
@@ -149,9 +148,9 @@ def count(size: Size, form: str, all_columns: bool = False) -> np.ndarray:
     sampler = sj.masked(denoiser, guidance=FORMS[form], noise=sj.still, **plan)
     canvas = sj.canvas([[0] * size.prompt], size.length, mask_id=c.V - 1)
     given = sampler, abstract(c), jax.random.key(0)
-    state = jax.eval_shape(start, *given, canvas)
-    one_step = jax.jit(step).lower(*given, state, jnp.int32(0))
-    before = jax.jit(start).lower(*given, canvas)
+    state = jax.eval_shape(begin, *given, canvas)
+    one_step = jax.jit(step).lower(*given, state)
+    before = jax.jit(begin).lower(*given, canvas)
     report_progress(f"counting {c.N} layers, block {size.block}, {form}")
     return np.array([p.compile().cost_analysis().get("flops", 0.0) for p in (one_step, before)])
 

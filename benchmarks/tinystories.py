@@ -31,8 +31,7 @@ from tokenizers import Tokenizer
 import sake_jax as sj
 from sake_jax.checks import require
 from sake_jax.planning.bench.interleaved import report_progress
-from sake_jax.training import corpus
-from sake_jax.training.recipe import Data
+from sake_jax.training import TextData, Training, corpus
 
 PROMPT = "once upon a time"
 LENGTH, BLOCK = 64, 32
@@ -57,7 +56,7 @@ class Bench:
     lm: sj.LanguageModel
     judge: sj.LanguageModel | None
     tokenizer: Tokenizer
-    text: corpus.Corpus
+    text: corpus.TextExamples
     ngram: kneser_ney.KneserNey
     prompt: list[int]
     options: argparse.Namespace
@@ -83,13 +82,13 @@ def prepare(options: argparse.Namespace) -> Bench:
     tokenizer = Tokenizer.from_str(lm.tokenizer.backend_tokenizer.to_str())
     tokenizer.post_processor = None
     length = lm.config.network.context
-    data = Data(str(options.train), str(options.validation), lower=True, length=length)
+    data = TextData(str(options.train), str(options.validation), lower=True, length=length)
     end_id = tokenizer.token_to_id(data.separator)
     if end_id is None:
         raise SystemExit(f"{options.model} must have a token {data.separator}")
-    text = corpus.load(data, tokenizer)
-    report_progress(f"{len(text.train):,} training tokens, {len(text.validation):,} held out")
-    ngram = kneser_ney.fit(text.train, lm.config.network.V, end_id, ORDER)
+    text = corpus.TextExamples(data, Training(), tokenizer)
+    report_progress(f"{len(text.stream):,} training tokens, {len(text.validation):,} held out")
+    ngram = kneser_ney.fit(np.asarray(text.stream), lm.config.network.V, end_id, ORDER)
     return Bench(lm, judge, tokenizer, text, ngram, tokenizer.encode(PROMPT).ids, options)
 
 
@@ -104,7 +103,7 @@ def measure_bounds(bench: Bench) -> dict[str, np.ndarray]:
     """(windows,) nats per token of each."""
     held, lm, draws = bench.text.validation, bench.lm, bench.options.draws
     places = windows_of(held, lm.config.network.context, bench.options.windows)
-    unigram = kneser_ney.fit(bench.text.train, bench.ngram.vocabulary, bench.end_id, 1)
+    unigram = kneser_ney.fit(np.asarray(bench.text.stream), bench.ngram.vocabulary, bench.end_id, 1)
     report_progress(f"bound on {len(places)} windows, {draws} draws of noise for each")
     key = jax.random.key(bench.options.seed)
     return {
@@ -127,7 +126,7 @@ def bound_section(bench: Bench) -> list[str]:
         f"{len(nats[NGRAM])} windows of {bench.lm.config.network.context} tokens, of "
         f"{len(text.validation):,} held-out tokens of {text.bytes_per_token:.3f} bytes; "
         f"{bench.options.draws} draws of noise a window. The n-grams have seen the same "
-        f"{len(text.train):,} training tokens, and see what stands before a window."
+        f"{len(text.stream):,} training tokens, and see what stands before a window."
     )
     return ["### Held-out text", "", about, "", *table(body)]
 

@@ -185,10 +185,10 @@ def request(**changes):
 
 def test_requests_become_samplers(lm):
     usual = request().build(lm)
-    assert usual.plan == sj.mprepare_prompt(lm, length=64, block=32).plan
-    assert request(length=10).build(lm).plan == sj.mprepare_prompt(lm, length=10).plan
+    assert usual.plan == sj.masked(lm, length=64, block=32).plan
+    assert request(length=10).build(lm).plan == sj.masked(lm, length=10).plan
     odd = request(length=16, block=8, steps=4, cache="dual").build(lm)
-    assert odd.plan == sj.mprepare_prompt(lm, length=16, block=8, steps=4, cache="dual").plan
+    assert odd.plan == sj.masked(lm, length=16, block=8, steps=4, cache="dual").plan
     assert request(sampler="ancestral", steps=5).build(lm).plan.steps == 6  # and one for the rest
     both = request(guidance="sake+spread", top_p=0.9, strength=2.0).guided()
     wanted = sj.chain(sj.top_p(0.9), sj.sake(2.0), sj.sake(2.0, scope="batch", self_term=0.0))
@@ -219,7 +219,7 @@ def test_chats_use_the_models_template(lm):
 def test_show_draws_noise_the_prompt_and_what_is_new(lm):
     screen, seen = Screen(lm, "title"), []
     watch = lambda canvas: seen.append(screen.rows(canvas)[0])  # noqa: E731
-    sampler = sj.mprepare_prompt(lm, length=4)
+    sampler = sj.masked(lm, length=4)
     sj.generate(lm, sampler, ["the dog"], key=jax.random.key(0), watch=watch)
     assert [line.plain.count(NOISE) for line in seen] == [3, 2, 1, 0], "once a step"
     assert all("the dog" in line.plain for line in seen)

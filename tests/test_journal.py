@@ -2,7 +2,7 @@
 
 import pytest
 
-from sake_jax.conversion.manifest import ArrayJournal
+from sake_jax.conversion.manifest import UnfinishedConversion
 from sake_jax.journal import JsonLines
 
 
@@ -26,10 +26,10 @@ def test_a_line_that_is_not_json_is_named(tmp_path):
 def test_a_conversion_that_is_killed_twice_keeps_what_it_wrote(tmp_path):
     """Behind a line that was cut short, the next one would be lost with it."""
     path, job = tmp_path / "journal", {"dtype": "float32"}
-    ArrayJournal(path, job).add({"a": {"crc": 1}})
+    UnfinishedConversion(path, job).add({"a": {"crc": 1}})
     with path.open("ab") as opened:
         opened.write(b'{"b": {')  # killed here
-    ArrayJournal(path, job).add({"b": {"crc": 2}})
-    assert ArrayJournal(path, job).done == {"a": {"crc": 1}, "b": {"crc": 2}}
+    UnfinishedConversion(path, job).add({"b": {"crc": 2}})
+    assert UnfinishedConversion(path, job).done == {"a": {"crc": 1}, "b": {"crc": 2}}
     with pytest.raises(ValueError, match="must be the same one"):
-        ArrayJournal(path, {"dtype": "bfloat16"})
+        UnfinishedConversion(path, {"dtype": "bfloat16"})

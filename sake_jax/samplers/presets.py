@@ -31,6 +31,11 @@ def denoiser_of(lm: Any) -> Any:
     return lm.denoiser
 
 
+def _one_each(length: int, steps: int | None) -> int:
+    """As many steps as are asked for, or one for each column."""
+    return length if steps is None else steps
+
+
 def masked(
     lm: LanguageModel | Any,
     *,
@@ -91,7 +96,7 @@ def masked(
             guidance = chain(forbid(end_ids), *([guidance] if guidance else []))
     return sampler(
         denoiser_of(lm),
-        blocks(length, steps or length, block, pace=pace, cache=cache, least=least),
+        blocks(length, _one_each(length, steps), block, pace=pace, cache=cache, least=least),
         guidance=guidance,
         draw=draw,
         reveal=reveal,
@@ -146,7 +151,10 @@ def ancestral(
     return sampler(
         denoiser_of(lm),
         descent(
-            length, steps or length, final=final or ("argmax" if has_mask else "none"), least=least
+            length,
+            _one_each(length, steps),
+            final=final or ("argmax" if has_mask else "none"),
+            least=least,
         ),
         guidance=guidance,
         draw=draw,
@@ -212,7 +220,7 @@ def block(
         require(not getattr(config, "time_conditioning", False), rule, config, "turn it off")
     return sampler(
         denoiser,
-        blocks(length, steps or length, size, pace=pace, cache=cache, ahead=False),
+        blocks(length, _one_each(length, steps), size, pace=pace, cache=cache, ahead=False),
         guidance=guidance,
         draw=draw,
         process=identity_process(draws_mask=False) if first_hitting else absorbing(),

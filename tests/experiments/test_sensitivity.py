@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import sake_jax as sj
+import sake_jax.metrics.texts as metric_texts
 from conftest import GOLDENS
-from sake_jax.experiments import samples, sensitivity
+from sake_jax.experiments import sensitivity
 from sake_jax.experiments.bandwidths import guidance, heuristic, sweeps, unguided
 from sake_jax.experiments.samples import Writer
 from sake_jax.generation.result import Row
@@ -115,14 +116,15 @@ def test_what_is_close_to_the_best_is_told_of_other_seeds(tmp_path, monkeypatch)
 
 def test_perplexity_is_of_texts_after_their_prompts(monkeypatch):
     writer = Writer("any", "critic", 2, 8, 1.0)
-    writer.__dict__ |= {"critic": "the critic", "prompts": ["one", "two"]}
+    critic = sj.load(GOLDENS / "llama")
+    writer.__dict__ |= {"critic": critic, "prompts": ["one", "two"]}
     rows = [Row(at // 2, at % 2, [], [], [], f"a b {at // 2}", "length", 8) for at in range(4)]
     asked = []
     scored = lambda *given: asked.append(given) or types.SimpleNamespace(value=7.0)  # noqa: E731
-    monkeypatch.setattr(samples, "perplexity", scored)
+    monkeypatch.setattr(metric_texts, "perplexity", scored)
     found = writer.measures(sj.Generation(rows, 2, {}))
     texts = ["a b 0", "a b 0", "a b 1", "a b 1"]
-    assert asked == [("the critic", texts, ["one", "one", "two", "two"])]
+    assert asked == [(critic, texts, ["one", "one", "two", "two"])]
     assert (found["perplexity"], found["within"], found["across"]) == (7.0, 1.0, 0.5)
 
 

@@ -262,7 +262,7 @@ def test_settings_import_only_what_is_trusted():
     assert rebuilt.function is cap
     assert rebuilt.numbers == (3.0,)
     with pytest.raises(ValueError, match="must be a class of data"):
-        rebuild({"class": "sake_jax.generation.settings:describe", "fields": {}})
+        rebuild({"class": "sake_jax.generation.settings:describe_settings", "fields": {}})
     for stranger in (
         "sake_jax.text:json.codecs.builtins.exec",
         "sake_jax.generation.settings:importlib",

@@ -37,7 +37,7 @@ def test_within_a_text_and_over_all_texts_differ():
 
 
 def test_texts_must_be_cut():
-    for measure in (distinct, distinct_within, entropy):
+    for measure in (distinct, distinct_within, sample_entropy):
         with pytest.raises(ValueError, match="must be cut into words or tokens"):
             measure(["the cat"])
 

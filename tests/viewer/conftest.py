@@ -74,7 +74,7 @@ def make(
         base_entropy=curve(),
         kl=curve(),
         signals=(Signal(curve(), curve(), curve(), curve(), weights, sample_weights),),
-        start=np.repeat(starts[:, None], samples, axis=1),
+        window_start=np.repeat(starts[:, None], samples, axis=1),
         base_candidates=candidates(rng, shape, size, drawn),
         candidates=candidates(rng, shape, size, drawn),
     )

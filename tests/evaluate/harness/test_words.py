@@ -104,7 +104,7 @@ def test_texts_that_exceed_the_context(tiny):
     with pytest.raises(ValueError, match=r"a prompt and 8 columns .* context of 128, got 121;"):
         strict.prompt("x" * 120, 8)
     assert loose.prompt("y" + "x" * 120, 8) == strict.ids("x" * 120)[1:]
-    with pytest.raises(ValueError, match="a prompt and 128 tokens"):
+    with pytest.raises(ValueError, match="a prompt and 128 columns"):
         loose.prompt("x", 128)
     with pytest.raises(ValueError, match="a prompt and 28 tokens"):
         strict.pair("x" * 100, "y" * 28)

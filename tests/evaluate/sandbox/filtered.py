@@ -5,7 +5,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[2] / "sake_jax" / "execution" / "contained"
+FOLDER = Path(__file__).resolve().parents[3] / "sake_jax/evaluate/sandbox/contained"
 
 if __name__ == "__main__":
     found = importlib.util.spec_from_file_location("contained", FOLDER / "__init__.py")

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from execution.attacks import FAKES, GREED, REACH, TEST, WRONG
+from sandbox.attacks import FAKES, GREED, REACH, TEST, WRONG
 
 from sake_jax.evaluate.sandbox import Limits, run_programs
 from sake_jax.evaluate.sandbox import fork_server as module

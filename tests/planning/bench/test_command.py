@@ -32,7 +32,7 @@ def test_help_shows_examples():
         ("--compile", "--compile is for plans"),
         ("--model nowhere", "the model must be tinystories"),
         ("--prompts 8,few", "prompts must be whole numbers"),
-        ("--prompts 0", "write them as '128,256'"),
+        ("--prompts 0", "such as 1,8,32"),
         ("--quick --prompts 8,5000", "context of 4096"),
         ("--dtype bfloat16", "the scaled model is float32"),
         ("--quick --growth", "leave out --growth or --quick"),

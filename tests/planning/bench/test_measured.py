@@ -7,7 +7,13 @@ import pytest
 
 from sake_jax.planning.bench import measured, planned
 from sake_jax.planning.bench.clock import BenchSetting, compiled_run, time_forms
-from sake_jax.planning.bench.scaled import SHARE, scaled_config, scaled_model, scaled_vocabulary
+from sake_jax.planning.bench.scaled import (
+    LLADA,
+    SHARE,
+    scaled_config,
+    scaled_model,
+    scaled_vocabulary,
+)
 from sake_jax.planning.chips import Chip
 from sake_jax.planning.forms import BASE, DEFAULT, FORMS, FREE
 from sake_jax.planning.topology import Topology
