@@ -3,10 +3,9 @@
 Flax NNX modules inside; outside, a `Denoiser` or a scorer is a pure function of parameters,
 a nested dictionary of arrays. Layers are stacked on a leading axis and scanned.
 
->>> import jax
->>> from sake_jax.models import TransformerConfig, flatten_params, init
+>>> from sake_jax.models import TransformerConfig, abstract, flatten_params
 >>> config = TransformerConfig(V=64, D=16, N=2, H=2, K=2, head_dim=8, F=32, context=32)
->>> sorted(flatten_params(init(config, jax.random.key(0))))[-3:]
+>>> sorted(flatten_params(abstract(config)))[-3:]  # paths of parameters
 ['input.rows', 'norm.weight', 'output.rows']
 """
 

@@ -33,7 +33,7 @@ class Peers(Node):
     >>> rows, everyone = jnp.array([[0.0], [0.0], [9.0]]), jnp.arange(3)
     >>> widths = {"bandwidth": jnp.float32(1), "attention_bandwidth": jnp.inf}
     >>> peers = Peers(rows, everyone, jnp.ones(3), everyone, offset=jnp.zeros(3), **widths)
-    >>> collisions(rows, peers).sum(axis=1).tolist()  # how crowded it is around each row
+    >>> collisions(rows, peers).sum(axis=1).round(3).tolist()  # how crowded it is around each row
     [1.0, 1.0, 0.0]
     """
 
