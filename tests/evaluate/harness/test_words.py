@@ -106,7 +106,7 @@ def test_texts_that_exceed_the_context(tiny):
     assert loose.prompt("y" + "x" * 120, 8) == strict.ids("x" * 120)[1:]
     with pytest.raises(ValueError, match="a prompt and 128 columns"):
         loose.prompt("x", 128)
-    with pytest.raises(ValueError, match="a prompt and 28 tokens"):
+    with pytest.raises(ValueError, match="a prompt and 28 columns"):
         strict.pair("x" * 100, "y" * 28)
     assert loose.pair("x" * 100, "y" * 28).context == strict.ids("x" * 100)[1:]
     with pytest.raises(ValueError, match="a continuation must have tokens"):
