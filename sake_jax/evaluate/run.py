@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+import sake_jax as sj
 from sake_jax.checks import require, whole
 from sake_jax.evaluate.results import Results, read_results, read_written
 from sake_jax.evaluate.task import Problem, Task
@@ -20,7 +21,6 @@ from sake_jax.generation import (
     divide_work,
     encode_prompts,
     fit_prompt,
-    generate,
     model_identity,
     prompt_context,
     prompt_room,
@@ -199,7 +199,7 @@ def _chunks(encoded: Sequence[EncodedProblem], size: int) -> Iterator[list[Encod
 def _draw(
     lm: LanguageModel, sampler: Sampler, chunk: Sequence[EncodedProblem], options: dict[str, Any]
 ) -> list[Line]:
-    out = generate(
+    out = sj.generate(
         lm,
         sampler,
         [each.ids for each in chunk],

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+import sake_jax as sj
 from sake_jax.checks import require
-from sake_jax.metrics import estimate
 
 
 def non_dominated(points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
@@ -65,7 +65,7 @@ def interval(
 
     Of few runs it is too narrow: a resample holds no values that were not seen.
     """
-    _, low, high = estimate(runs, level=level, draws=draws, seed=seed)
+    _, low, high = sj.metrics.estimate(runs, level=level, draws=draws, seed=seed)
     return low, high
 
 

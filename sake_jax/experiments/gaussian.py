@@ -10,11 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
+import sake_jax as sj
 from sake_jax import figures
 from sake_jax.experiments.frontier import gains, hypervolume
 from sake_jax.experiments.lattice import MIXTURES, Setting, target, walk
 from sake_jax.experiments.study import Cell, Result, Study
-from sake_jax.metrics import coverage, format_interval
+from sake_jax.metrics import format_interval
 from sake_jax.tables import table
 
 TEMPERATURES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
@@ -77,7 +78,7 @@ def _measured(study: Study, group: list[Cell], sizes: dict[str, int]) -> list[Re
     for cell, points in zip(group, walk(mixture, settings, keys, **sizes), strict=True):
         if seed == 0 and cell["value"] in SHOWN.get(cell["method"], ()):
             np.save(_points_file(study, cell["mixture"], cell["method"], cell["value"]), points)
-        found.append(coverage(real, points)._asdict())
+        found.append(sj.metrics.coverage(real, points)._asdict())
     return found
 
 
@@ -153,7 +154,7 @@ def _scatter(study: Study, mixture: str, particles: int) -> Path:
     for row, (method, values) in zip(axes, SHOWN.items(), strict=True):
         for place, value in zip(row, values, strict=False):
             points = np.load(_points_file(study, mixture, method, value))
-            density, covered = coverage(real, points)
+            density, covered = sj.metrics.coverage(real, points)
             title = f"{SYMBOLS[method]} = {value:g}\n{density:.2f}, {covered:.2f}"
             _cloud(place, points, title)
         _cloud(row[-1], real, "target")

@@ -30,13 +30,13 @@ def task(count=6):
 @pytest.fixture
 def draw(lm, tmp_path, monkeypatch):
     """`draw(shard)`: runs in a folder, and says which problems it drew."""
-    drawn = []
+    drawn, real = [], sj.generate
 
     def generate(*args, **options):
         drawn.append(options)
-        return sj.generate(*args, **options)
+        return real(*args, **options)
 
-    monkeypatch.setattr(running, "generate", generate)
+    monkeypatch.setattr(running.sj, "generate", generate)
 
     def draw(shard=running.ALL, folder="run", **options):
         drawn.clear()

@@ -106,15 +106,15 @@ def test_neither_batch_nor_shards_nor_an_interruption_change_samples(lm, sampler
 def test_what_was_drawn_is_kept_when_it_is_stopped(lm, sampler, tmp_path, monkeypatch):
     import sake_jax.evaluate.run as module
 
-    calls = []
+    calls, real = [], sj.generate
 
     def stopping(*args, **options):
         calls.append(options["names"])
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return sj.generate(*args, **options)
+        return real(*args, **options)
 
-    monkeypatch.setattr(module, "generate", stopping)
+    monkeypatch.setattr(module.sj, "generate", stopping)
     with pytest.raises(KeyboardInterrupt):
         run(lm, sampler, small(), tmp_path, samples=2, batch=2)
     assert len(read_results(tmp_path).lines) == 2

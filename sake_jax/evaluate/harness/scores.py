@@ -9,7 +9,7 @@ import numpy as np
 import sake_jax as sj
 from sake_jax.evaluate.harness.encoding import Pair
 from sake_jax.evaluate.harness.options import Options
-from sake_jax.generation import generate, prompt_room
+from sake_jax.generation import prompt_room
 from sake_jax.models import LanguageModel
 
 TOGETHER = 64
@@ -72,7 +72,7 @@ def is_greedy(lm: LanguageModel, pairs: Sequence[Pair], options: Options) -> lis
         lm, length=length, block=length, draw=sj.temperature(0.0), guidance=guidance
     )
     key, batch = jax.random.key(options.seed), options.mc_batch
-    rows = generate(lm, sampler, masks, key=key, batch=batch, infill=True).rows
+    rows = sj.generate(lm, sampler, masks, key=key, batch=batch, infill=True).rows
     ends = [tuple(row.tokens[-len(p.answer) :]) for row, p in zip(rows, pairs, strict=True)]
     return [end == pair.answer for end, pair in zip(ends, pairs, strict=True)]
 

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import jax
 
+import sake_jax as sj
 from sake_jax.evaluate.harness.encoding import Ids
 from sake_jax.evaluate.harness.options import Options, TextOptions
-from sake_jax.generation import generate, prompt_room
+from sake_jax.generation import prompt_room
 from sake_jax.models import LanguageModel
 
 
@@ -59,7 +60,7 @@ def write(
 ) -> list[list[str]]:
     """texts[document][repeat] of documents that ask for the same."""
     chosen = part[0].chosen
-    generated = generate(
+    generated = sj.generate(
         lm,
         options.request_for(chosen).build(lm),
         [document.prompt for document in part],
