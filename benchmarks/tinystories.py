@@ -29,6 +29,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 import sake_jax as sj
+from sake_jax import metrics
 from sake_jax.checks import require
 from sake_jax.planning.bench.interleaved import report_progress
 from sake_jax.training import TextData, Training, corpus
@@ -77,7 +78,7 @@ class Texts:
 def prepare(options: argparse.Namespace) -> Bench:
     """Loads model and judge, cuts both files into the model's tokens, and counts n-grams."""
     lm = sj.load(options.model)
-    judge = None if options.judge == "none" else evaluate.load_judge(options.judge)
+    judge = None if options.judge == "none" else metrics.load_judge(options.judge)
     # Without what a tokenizer may put before or after each text.
     tokenizer = Tokenizer.from_str(lm.tokenizer.backend_tokenizer.to_str())
     tokenizer.post_processor = None
@@ -180,16 +181,16 @@ def decoded(bench: Bench, many: list[list[int]]) -> list[str]:
 
 def diversity(bench: Bench, texts: Texts) -> dict[str, float]:
     """How much texts repeat themselves and each other, by words; and their mean length."""
-    found = [evaluate.words(text) for text in decoded(bench, texts.after)]
+    found = [metrics.words(text) for text in decoded(bench, texts.after)]
     return {
-        "distinct-2": evaluate.distinct(found),
-        "distinct-2 within": evaluate.distinct_within(found),
-        "entropy": evaluate.sample_entropy(found),
+        "distinct-2": metrics.distinct(found),
+        "distinct-2 within": metrics.distinct_within(found),
+        "entropy": metrics.sample_entropy(found),
         "tokens": float(np.mean([len(ids) for ids in texts.after])),
     }
 
 
-def bootstrap(found: evaluate.Perplexity) -> tuple[float, float]:
+def bootstrap(found: metrics.Perplexity) -> tuple[float, float]:
     """The ends of the 95 % interval of a perplexity, over texts."""
     size = len(found.nats)
     some = np.random.default_rng(0).integers(0, size, (BOOTSTRAP, size))
@@ -200,7 +201,7 @@ def bootstrap(found: evaluate.Perplexity) -> tuple[float, float]:
 
 def judged(bench: Bench, judge: sj.LanguageModel, texts: Texts) -> str:
     """The perplexity of texts after their beginnings, and its interval."""
-    found = evaluate.perplexity(judge, decoded(bench, texts.after), decoded(bench, texts.before))
+    found = metrics.perplexity(judge, decoded(bench, texts.after), decoded(bench, texts.before))
     low, high = bootstrap(found)
     return f"{found.value:.1f} ({low:.1f} to {high:.1f})"
 
