@@ -210,7 +210,7 @@ def test_the_verdict_says_who_is_above_and_who_leads_where():
     assert "too few seeds to tell: better" in texts_report.verdict("diversity", few, names)
 
 
-def test_told_leaves_out_what_is_no_number():
-    assert texts_report.told([1.0, 1.0], "gain") == "+1.000 (+1.000 to +1.000)"
-    assert texts_report.told([12.346], "perplexity") == "12.35 (12.35 to 12.35)"
-    assert texts_report.told([]) == texts_report.told([1.0, np.nan]) == ""
+def test_a_measure_that_is_no_number_is_left_out():
+    assert texts_report.format_measure([1.0, 1.0], "gain") == "+1.000 (+1.000 to +1.000)"
+    assert texts_report.format_measure([12.346], "perplexity") == "12.35 (12.35 to 12.35)"
+    assert texts_report.format_measure([]) == texts_report.format_measure([1.0, np.nan]) == ""
