@@ -21,9 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import sake_jax as sj
-from sake_jax.core import Context, Tables, View
+from sake_jax.core import Context, Tables
 from sake_jax.guidance.compose import guide
 from sake_jax.guidance.diversity import table_spread
+from sake_jax.view import View
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,6 +27,8 @@ class Rule:
     """The parameter's path."""
     transposed: bool = False
     """Whether the checkpoint stores the last two axes the other way round."""
+    first_layer: int = 0
+    """The number that the checkpoint gives to the target's first layer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +68,9 @@ def expand(rules: Iterable[Rule], leaves: Mapping[str, Any]) -> list[Entry]:
         inner = shape[len(names) :]
         stored = (*inner[:-2], inner[-1], inner[-2]) if rule.transposed else inner
         for index in itertools.product(*map(range, shape[: len(names)])):
-            source = rule.source.format(**dict(zip(names, index, strict=True)))
+            counted = dict(zip(names, index, strict=True))
+            counted |= {"layer": counted.get("layer", 0) + rule.first_layer}
+            source = rule.source.format(**counted)
             entries.append(Entry(source, rule.target, index, stored, rule.transposed))
     return entries
 

@@ -78,10 +78,13 @@ def frequencies(theta: float, head_dim: int) -> Array:
 
 
 def rotate(x: Array, angles: Array) -> Array:
-    """Turns the halves of every head against each other, in float32 (not interleaved)."""
-    left, right = jnp.split(precise(x), 2, axis=-1)
+    """Turns the halves of every head against each other, in float32 (not interleaved); entries
+    that there are no angles for, the last ones, stay as they are."""
+    half = angles.shape[-1]
+    left, right, rest = jnp.split(precise(x), (half, 2 * half), axis=-1)
     cos, sin = angles[:, :, :, None, :]
-    return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], -1).astype(x.dtype)
+    turned = [left * cos - right * sin, right * cos + left * sin, rest]
+    return jnp.concatenate(turned, axis=-1).astype(x.dtype)
 
 
 class Attention(nnx.Module):

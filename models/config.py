@@ -47,6 +47,8 @@ class TransformerConfig(Shape):
     """"gated" is down(silu(gate x) * up x), "gelu" is down(gelu(up x))."""
     rope_theta: float | None = 10_000.0
     """None: positions are a learned table (GPT-2)."""
+    rotary_dim: int = 0
+    """How many entries of a head are turned by its position, the first ones; 0: all."""
     qkv_bias: bool = False
     bias: bool = False
     """Biases everywhere else: attention output, MLP, norms."""
@@ -60,28 +62,68 @@ class TransformerConfig(Shape):
     experts_per_token: int = 0
     normalize_experts: bool = False
     """Whether the chosen experts' weights are scaled to sum to one."""
+    expert_score: str = "softmax"
+    """What makes weights of a router's logits: "softmax" over all experts, or "sigmoid" of each."""
+    expert_bias: bool = False
+    """Whether the choice of experts, not their weights, has a bias for each."""
+    expert_groups: int = 1
+    groups_per_token: int = 1
+    """A token's experts come from this many of the groups, those whose two best are best."""
+    expert_scale: float = 1.0
+    """What the chosen experts' weights are multiplied with."""
+    shared_F: int = 0
+    """Hidden width of an expert that every token goes through; 0: none."""
+    dense_layers: int = 0
+    """The first so many layers have a dense MLP in place of experts."""
+    dense_F: int = 0
+    """Hidden width of theirs."""
     quantized: bool = False
     """int8 kernels with one scale per output channel; tables, norms and router stay as they are."""
     attention: str = "plain"
     """"plain" as the compiler makes it; "splash" by a kernel on TPUs, for long canvases."""
+    block_size: int = 0
+    """Block diffusion: a column sees its own block and those before. 0: it sees everything."""
     # What it has not, in the words of the DiT's config.
     time_conditioning: ClassVar[bool] = False
     classes: ClassVar[int] = 0
-    block_size: ClassVar[int] = 0
+    lookback: ClassVar[int] = 0
 
     def __post_init__(self):
         one_of("norm", self.norm, ("rms", "layer"))
         one_of("mlp", self.mlp, ("gated", "gelu"))
         one_of("attention", self.attention, ("plain", "splash"))
         rule, remedy = "splash attention is for networks that read both ways", 'use "plain"'
-        require(self.attention == "plain" or not self.causal, rule, "a causal one", remedy)
+        all_alike = not self.causal and not self.block_size
+        require(self.attention == "plain" or all_alike, rule, "one that does not", remedy)
+        rule, remedy = "block diffusion reads both ways inside a block", "leave one of them out"
+        require(not (self.causal and self.block_size), rule, "a causal network", remedy)
         rule = "H must be a multiple of K"
         require(self.H % self.K == 0, rule, (self.H, self.K), "check the head counts")
         rule = "experts_per_token must be between 1 and experts"
         fits = 1 <= self.experts_per_token <= self.experts if self.experts else True
         require(fits, rule, self.experts_per_token, "check the number of experts")
+        one_of("expert_score", self.expert_score, ("softmax", "sigmoid"))
+        rule = "experts must be in groups of one size, of which a token may use several"
+        groups = (self.expert_groups, self.groups_per_token)
+        fits = self.experts % groups[0] == 0 and 1 <= groups[1] <= groups[0]
+        require(fits, rule, (self.experts, *groups), "check the numbers of experts and groups")
+        rule, remedy = "dense_layers must be fewer than the layers, and have a width", "check both"
+        fits = 0 <= self.dense_layers < self.N and bool(self.dense_layers) == bool(self.dense_F)
+        require(fits, rule, (self.dense_layers, self.dense_F), remedy)
+        rule = "rotary_dim must be even, and at most head_dim"
+        fits = self.rotary_dim % 2 == 0 and 0 <= self.rotary_dim <= self.head_dim
+        require(fits, rule, self.rotary_dim, "check partial_rotary_factor")
         rule = "head_dim must be even for rotary positions"
         require(self.head_dim % 2 == 0, rule, self.head_dim, "check hidden size and heads")
+
+    @property
+    def dense(self) -> "TransformerConfig":
+        """The config of the first, dense layers."""
+        without = {"experts": 0, "experts_per_token": 0, "expert_groups": 1, "groups_per_token": 1}
+        none = {"shared_F": 0, "dense_layers": 0, "dense_F": 0}
+        return dataclasses.replace(
+            self, N=self.dense_layers, F=self.dense_F, expert_bias=False, **without, **none
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,6 +156,11 @@ class DiTConfig(Shape):
     bias: ClassVar[bool] = False
     eps: ClassVar[float] = 1e-5
     attention: ClassVar[str] = "plain"
+
+    @property
+    def lookback(self) -> int:
+        """Columns that a block looks back at; 0: all of them."""
+        return self.context if self.block_size else 0
 
     @property
     def K(self) -> int:
@@ -159,6 +206,8 @@ class ModelConfig:
     """"columns" counts from the canvas' left edge, "tokens" from the first attended token."""
     sampler: str = "masked"
     """What it is usually drawn with: "masked", "ancestral" or "block", see `sake_jax.samplers`."""
+    order: str = "confidence"
+    """In which order the positions of a block are usually written: "confidence" or "random"."""
     predicts_mask: bool = True
     """Whether the mask token is a candidate like any other where the likelihood of a text is
     computed. LLaDA's and Dream's references leave it a chance; MDLM and BD3LM never predict it."""
@@ -168,6 +217,7 @@ class ModelConfig:
 
     def __post_init__(self):
         one_of("sampler", self.sampler, SAMPLERS)
+        one_of("order", self.order, ("confidence", "random"))
         one_of("positions", self.positions, ("columns", "tokens"))
         inside = self.mask_id is None or 0 <= self.mask_id < self.network.V
         rule = f"mask_id must lie inside the vocabulary of {self.network.V}"

@@ -1,5 +1,6 @@
 """A network as the samplers see it: a `sake_jax.core.Denoiser`."""
 
+import dataclasses
 import functools
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from flax import struct
 from jax import Array
 
 from sake_jax.checks import require
-from sake_jax.core import Reread, Tables, View
+from sake_jax.core import Tables
 from sake_jax.models import network
 from sake_jax.models.attention import KVCache
 from sake_jax.models.config import NetworkConfig
@@ -18,6 +19,7 @@ from sake_jax.node import Node
 from sake_jax.precision import product
 from sake_jax.sharding import HIDDEN, LOGITS, constrain
 from sake_jax.typing import Features, Leaf, Logits, Params, Rows
+from sake_jax.view import Reread, View
 
 CLEANEST = 1e-3
 """ε of the log-linear noise: at t = 1 a token survives with this probability."""
@@ -60,6 +62,20 @@ class NetworkDenoiser(Node):
         """Whether row j of the network predicts token j + 1."""
         return self.config.shifted or self.config.causal
 
+    @property
+    def reads_time(self) -> bool:
+        """Whether the network looks at the noise level."""
+        return self.config.time_conditioning
+
+    @property
+    def block_size(self) -> int:
+        """Columns of a block in block diffusion, 0 where all columns see each other."""
+        return self.config.block_size
+
+    def with_block(self, size: int) -> "NetworkDenoiser":
+        """The same in blocks of another size, which no parameter depends on."""
+        return self.replace(config=dataclasses.replace(self.config, block_size=size))
+
     def prepare(self, params: Params) -> Params:
         """The parameters as a loop over `read` wants them."""
         return network.split_layers(params)
@@ -70,7 +86,7 @@ class NetworkDenoiser(Node):
         Without a cache everything is computed. With one, the columns that `view.reread` chooses,
         the window by default; the others keep their keys, values and features.
         """
-        size, begins = self.config.block_size, view.canvas.generation_start
+        size, begins = self.block_size, view.canvas.generation_start
         rule = f"block diffusion must start at a multiple of its block of {size} columns"
         fits = not size or begins % size == 0
         require(fits, rule, begins, f"make the canvas with align={size}")

@@ -4,7 +4,6 @@ Every layer is shifted, scaled and gated by an embedding of the noise level (ada
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +19,9 @@ from sake_jax.models.attention import (
 )
 from sake_jax.models.config import DiTConfig
 from sake_jax.models.inputs import NetworkInput, NetworkOutput
-from sake_jax.models.layers import LayerNorm, Linear, Table, constant, scan_layers, stack
+from sake_jax.models.layers import LayerNorm, Layers, Linear, Table, constant, scan_layers, stack
 from sake_jax.models.mlp import GeluMLP
+from sake_jax.models.visible import key_columns, side_by_side, visible_keys
 
 WAVES = 128
 """Frequencies of the noise level's embedding."""
@@ -101,8 +101,8 @@ class DiT(nnx.Module):
             cond = cond + jax.nn.silu(self.labels(inputs.cond))
         return cond.astype(dtype)
 
-    def __call__(self, inputs: NetworkInput, layers: Any = None) -> NetworkOutput:
-        """`layers`: the parameters of each layer, where they were taken apart before a loop."""
+    def __call__(self, inputs: NetworkInput, layers: Layers) -> NetworkOutput:
+        """`layers`: the parameters of each layer of a stack, where they were taken apart."""
         c = self.config
         beside = inputs.clean is not None
         if beside:
@@ -115,54 +115,10 @@ class DiT(nnx.Module):
             (inputs.positions, inputs.attend),
         )
         rotary = rotary_angles(positions, jax.lax.stop_gradient(self.frequencies[...]))
-        keys = visible(c, inputs, positions, attend)
+        keys = visible_keys(c, inputs, positions, attend)
         columns = AttentionInput(rotary, keys, inputs.computed_start, start)
-        x, cache = scan_layers(self.blocks, x, columns, inputs.cache, layers, cond)
+        x, cache = scan_layers(self.blocks, x, columns, inputs.cache, layers.get("blocks"), cond)
         if beside:  # the clean half is only there to be looked at
             x = jnp.split(x, 2, axis=1)[0]
         shift, scale = jnp.split(self.modulation(cond), 2, axis=-1)
         return NetworkOutput(x, modulate(self.norm(x), shift, scale), cache)
-
-
-def side_by_side(inputs: NetworkInput) -> NetworkInput:
-    """Noisy columns, then the clean ones at the same positions."""
-    twice = lambda part: jnp.concatenate([part, part], axis=1)  # noqa: E731
-    tokens = jnp.concatenate([inputs.tokens, inputs.clean], axis=1)
-    positions, attend = twice(inputs.positions), twice(inputs.attend)
-    return inputs.replace(tokens=tokens, positions=positions, attend=attend)
-
-
-def key_columns(c: DiTConfig, inputs: NetworkInput) -> tuple[Array, int]:
-    """The first column that the computed ones look at, and how many they look at.
-
-    Those of a few blocks look no further back than the context, so that the cost of a block
-    does not grow with the text before it.
-    """
-    columns, width = inputs.tokens.shape[1], inputs.computed_width
-    few = c.block_size and inputs.cache is not None and width <= 2 * c.block_size
-    count = min(columns, c.context + c.block_size) if few else columns
-    return jnp.clip(inputs.computed_start + width - count, 0, columns - count), count
-
-
-def visible(c: DiTConfig, inputs: NetworkInput, positions: Array, attend: Array) -> Array:
-    """(B, T, P) which of P keys, at these positions, each computed column looks at.
-
-    In block diffusion a column sees its own block and the blocks before it, as far back as the
-    context goes. In the training form, noisy columns see their own noisy block and the clean
-    blocks before it; clean columns see clean ones only.
-    """
-    batch, columns = positions.shape
-    attended = jnp.broadcast_to(attend[:, None, :], (batch, inputs.computed_width, columns))
-    if not c.block_size:
-        return attended
-    # Blocks are counted by position, not by column: padding on the left moves no block's edge.
-    own = inputs.computed(inputs.positions)[:, :, None] // c.block_size
-    other = positions[:, None, :] // c.block_size
-    if inputs.clean is None:
-        return attended & (other <= own) & (own - other < c.context // c.block_size)
-    clean = jnp.arange(columns) >= columns // 2
-    own_clean, other_clean = clean[None, :, None], clean[None, None, :]
-    among_clean = own_clean & other_clean & (other <= own)
-    among_noisy = ~own_clean & ~other_clean & (other == own)
-    earlier = ~own_clean & other_clean & (other < own)
-    return attended & (among_clean | among_noisy | earlier)

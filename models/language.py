@@ -107,7 +107,7 @@ class LanguageModel:
             require(fits, rule, cond, "leave it out for networks without classes")
             inputs = inputs.replace(cond=jnp.asarray(cond, jnp.int32))
         if clean is not None:
-            rule, remedy = "clean is for block diffusion (BD3LM)", "leave it out"
+            rule, remedy = "clean is for block diffusion", "leave it out"
             require(c.block_size, rule, self.config.family, remedy)
             clean = self._tokens("clean", clean)
             rule = f"clean must have the tokens' shape {inputs.tokens.shape}"

@@ -4,6 +4,7 @@ Kernels have the shape (outputs, inputs), as checkpoints store them: conversion 
 never transposes. Every parameter carries the logical names of its axes, for sharding.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,6 +15,9 @@ from jax import Array
 from sake_jax.precision import precise, product
 from sake_jax.sharding import HIDDEN, Axes, constrain
 
+Layers = Mapping[str, Any]
+"""The parameters of each layer, by the name of their stack: those that `network.split_layers`
+has split."""
 UNROLLED = 8
 """Stacks up to this many layers are unrolled: faster on a CPU, and still quick to compile."""
 
@@ -117,7 +121,13 @@ def stack(make, count: int, rngs: nnx.Rngs):
 
 
 def scan_layers(
-    blocks: nnx.Module, x: Array, inputs: Any, cache: Any, layers: Any, *more: Array
+    blocks: nnx.Module,
+    x: Array,
+    inputs: Any,
+    cache: Any,
+    layers: Any,
+    *more: Array,
+    first: int = 0,
 ) -> tuple[Array, Any]:
     """Runs (B, T, D) rows through stacked layers; returns them and the cache they have written.
 
@@ -128,6 +138,7 @@ def scan_layers(
       cache: a `KVCache`, or None.
       layers: the parameters of each layer where `network.split_layers` split them, or None.
       *more: what the layers take besides.
+      first: the place of the first of them among all layers of the network, for the cache.
     """
     graph, params = nnx.split(blocks)
 
@@ -140,8 +151,8 @@ def scan_layers(
     carry = (constrain(x, HIDDEN), cache)
     if layers is not None:
         for index, layer in enumerate(layers):
-            carry, _ = body(carry, (layer, jnp.int32(index)))
+            carry, _ = body(carry, (layer, jnp.int32(first + index)))
         return carry
     count = jax.tree.leaves(params)[0].shape[0]
     unroll = count if count <= UNROLLED else 1
-    return jax.lax.scan(body, carry, (params, jnp.arange(count)), unroll=unroll)[0]
+    return jax.lax.scan(body, carry, (params, first + jnp.arange(count)), unroll=unroll)[0]

@@ -7,17 +7,17 @@ from jax import Array
 
 from sake_jax.models.config import TransformerConfig
 from sake_jax.models.layers import Linear, constant, parameter
-from sake_jax.precision import precise, wide
+from sake_jax.precision import precise, product, wide
 
 
 class GatedMLP(nnx.Module):
     """down(silu(gate x) * up x)."""
 
-    def __init__(self, c: TransformerConfig, *, rngs: nnx.Rngs):
+    def __init__(self, c: TransformerConfig, F: int, *, rngs: nnx.Rngs):
         options = {"bias": c.bias, "quantized": c.quantized, "rngs": rngs}
-        self.gate = Linear(c.D, c.F, axes=("mlp", "embed"), **options)
-        self.up = Linear(c.D, c.F, axes=("mlp", "embed"), **options)
-        self.down = Linear(c.F, c.D, axes=("embed", "mlp"), **options)
+        self.gate = Linear(c.D, F, axes=("mlp", "embed"), **options)
+        self.up = Linear(c.D, F, axes=("mlp", "embed"), **options)
+        self.down = Linear(F, c.D, axes=("embed", "mlp"), **options)
 
     def __call__(self, x: Array) -> Array:
         return self.down(jax.nn.silu(self.gate(x)) * self.up(x))
@@ -54,40 +54,76 @@ class ExpertKernel(nnx.Module):
         return y.astype(rows.dtype)
 
 
-class Experts(nnx.Module):
-    """Each token goes through its likeliest experts, none is dropped.
+class Router(nnx.Module):
+    """Which experts a row goes through, and with which weights.
 
-    Routing is a float32 softmax over all experts, then the top k, by default not scaled to
-    sum to one.
+    Weights are a float32 softmax over all experts, or the sigmoid of each; of the chosen ones
+    they may be scaled to sum to one, and by a number. The choice is the top k by weight, or by
+    weight plus a bias (LLaDA2), perhaps from a few groups of experts only.
     """
 
     def __init__(self, c: TransformerConfig, *, rngs: nnx.Rngs):
-        self.chosen, self.normalize = c.experts_per_token, c.normalize_experts
-        self.router = Linear(c.D, c.experts, axes=(None, "embed"), rngs=rngs)
+        self.config = c
+        self.kernel = parameter(rngs.params(), (c.experts, c.D), (None, "embed"), c.D**-0.5)
+        if c.expert_bias:
+            self.bias = constant(0.0, (c.experts,), (None,), exact=True)
+
+    def __call__(self, rows: Array) -> tuple[Array, Array]:
+        """(R, k) weights and ids of the chosen experts."""
+        c = self.config
+        if c.expert_score == "sigmoid":  # LLaDA2's router is computed in float32
+            scores = jax.nn.sigmoid(self._logits(precise(rows)))
+        else:
+            scores = jax.nn.softmax(precise(self._logits(rows)))
+        choice = scores + self.bias[...][None] if c.expert_bias else scores
+        _, experts = jax.lax.top_k(self._in_groups(choice), c.experts_per_token)
+        weights = jnp.take_along_axis(scores, experts, axis=-1)
+        if c.normalize_experts:
+            # LLaDA2's reference has this small number, and for others it changes nothing.
+            weights = weights / (jnp.sum(weights, axis=-1, keepdims=True) + 1e-20)
+        return weights * c.expert_scale, experts
+
+    def _logits(self, rows: Array) -> Array:
+        return product("ri,ei->re", rows, self.kernel[...].astype(rows.dtype)).astype(rows.dtype)
+
+    def _in_groups(self, choice: Array) -> Array:
+        """The same, with no chance for experts outside the best groups."""
+        c = self.config
+        if c.groups_per_token == c.expert_groups:
+            return choice
+        grouped = choice.reshape(choice.shape[0], c.expert_groups, -1)
+        best_two, _ = jax.lax.top_k(grouped, min(2, grouped.shape[-1]))
+        _, groups = jax.lax.top_k(jnp.sum(best_two, axis=-1), c.groups_per_token)
+        inside = jnp.any(groups[:, :, None] == jnp.arange(c.expert_groups)[None, None], axis=1)
+        return jnp.where(inside[:, :, None], grouped, -jnp.inf).reshape(choice.shape)
+
+
+class Experts(nnx.Module):
+    """Each token goes through the experts that its router chooses, none is dropped, and through
+    the shared one, if there is one."""
+
+    def __init__(self, c: TransformerConfig, *, rngs: nnx.Rngs):
+        self.count, self.chosen = c.experts, c.experts_per_token
+        self.router = Router(c, rngs=rngs)
         self.gate = ExpertKernel(c, c.D, c.F, ("embed", "mlp"), rngs=rngs)
         self.up = ExpertKernel(c, c.D, c.F, ("embed", "mlp"), rngs=rngs)
         self.down = ExpertKernel(c, c.F, c.D, ("mlp", "embed"), rngs=rngs)
-
-    def route(self, rows: Array) -> tuple[Array, Array]:
-        """(R, k) weights and ids of the chosen experts."""
-        chances = jax.nn.softmax(precise(self.router(rows)))
-        weights, experts = jax.lax.top_k(chances, self.chosen)
-        if self.normalize:
-            weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
-        return weights, experts
+        if c.shared_F:
+            self.shared = GatedMLP(c, c.shared_F, rngs=rngs)
 
     def __call__(self, x: Array) -> Array:
         rows = x.reshape(-1, x.shape[-1])
-        weights, experts = self.route(rows)
+        weights, experts = self.router(rows)
         # Each row stands once for each of its k experts. Sorted by expert, the rows of one are
         # neighbours, as a ragged product wants them; `source` says where they came from.
         order = jnp.argsort(experts.reshape(-1))
         expert, source = experts.reshape(-1)[order], order // self.chosen
-        sizes = jnp.bincount(expert, length=self.router.kernel.shape[0]).astype(jnp.int32)
+        sizes = jnp.bincount(expert, length=self.count).astype(jnp.int32)
         sorted_rows = rows[source]
         hidden = jax.nn.silu(self.gate(sorted_rows, sizes, expert))
         hidden = hidden * self.up(sorted_rows, sizes, expert)
         out = precise(self.down(hidden, sizes, expert)) * weights.reshape(-1)[order][:, None]
         # In float32, and back to the rows' own places: an expert's share is added to the others'.
         summed = jnp.zeros(rows.shape, out.dtype).at[source].add(out)
-        return summed.astype(x.dtype).reshape(x.shape)
+        y = summed.astype(x.dtype).reshape(x.shape)
+        return y + self.shared(x) if hasattr(self, "shared") else y

@@ -102,16 +102,23 @@ def init(config: NetworkConfig, key: Key) -> Params:
     return nnx.to_pure_dict(nnx.split(build(config, nnx.Rngs(key)))[1])
 
 
+STACKS = ("first", "blocks")
+"""Parameters with a leading axis of layers; the first only where some layers differ."""
+
+
 def split_layers(params: Params) -> Params:
-    """The same parameters with the layers of a short stack apart, for use in a loop.
+    """The same parameters with the layers of short stacks apart, for use in a loop.
 
     A stack would be cut into layers again at every round, which copies all of them.
     """
-    count = jax.tree.leaves(params["blocks"])[0].shape[0]
+    return params | {name: _split(params[name]) for name in STACKS if name in params}
+
+
+def _split(stacked: Params) -> Params | tuple[Params, ...]:
+    count = jax.tree.leaves(stacked)[0].shape[0]
     if count > UNROLLED:
-        return params
-    layers = [jax.tree.map(lambda leaf, at=at: leaf[at], params["blocks"]) for at in range(count)]
-    return params | {"blocks": tuple(layers)}
+        return stacked
+    return tuple(jax.tree.map(lambda leaf, at=at: leaf[at], stacked) for at in range(count))
 
 
 def forward(config: NetworkConfig, params: Params, inputs: NetworkInput) -> NetworkOutput:
@@ -127,8 +134,6 @@ def forward(config: NetworkConfig, params: Params, inputs: NetworkInput) -> Netw
     >>> forward(lm.config.network, lm.params, inputs).features.shape
     (1, 3, 256)
     """
-    layers = None
-    if isinstance(params["blocks"], tuple):  # see `split_layers`
-        layers = params["blocks"]
-        params = params | {"blocks": layers[0]}  # for its structure
-    return nnx.merge(_parts(config)[0], params)(inputs, layers)
+    apart = {name: params[name] for name in STACKS if isinstance(params.get(name), tuple)}
+    whole = params | {name: layers[0] for name, layers in apart.items()}  # for their structure
+    return nnx.merge(_parts(config)[0], whole)(inputs, apart)

@@ -1,6 +1,5 @@
-"""The transformer: LLaDA, LLaDA-MoE and Dream read both ways; Llama, Qwen and GPT-2 are causal."""
-
-from typing import Any
+"""The transformer: LLaDA, LLaDA-MoE and Dream read both ways; SDAR block by block; Llama, Qwen and
+GPT-2 are causal."""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -15,8 +14,9 @@ from sake_jax.models.attention import (
 )
 from sake_jax.models.config import TransformerConfig
 from sake_jax.models.inputs import NetworkInput, NetworkOutput
-from sake_jax.models.layers import LayerNorm, RMSNorm, Table, scan_layers, stack
+from sake_jax.models.layers import LayerNorm, Layers, RMSNorm, Table, scan_layers, stack
 from sake_jax.models.mlp import Experts, GatedMLP, GeluMLP
+from sake_jax.models.visible import side_by_side, visible_keys
 
 
 def make_norm(c: TransformerConfig) -> RMSNorm | LayerNorm:
@@ -27,7 +27,7 @@ def make_mlp(c: TransformerConfig, rngs: nnx.Rngs) -> GatedMLP | GeluMLP | Exper
     if c.experts:
         return Experts(c, rngs=rngs)
     if c.mlp == "gated":
-        return GatedMLP(c, rngs=rngs)
+        return GatedMLP(c, c.F, rngs=rngs)
     return GeluMLP(c.D, c.F, bias=c.bias, quantized=c.quantized, rngs=rngs)
 
 
@@ -56,31 +56,35 @@ class Transformer(nnx.Module):
         self.input = Table(c.V, c.D, axes=("vocab", "embed"), rngs=rngs)
         if c.rope_theta is None:
             self.places = Table(c.context, c.D, axes=(None, "embed"), rngs=rngs)
-        self.blocks = stack(lambda rngs: Block(c, rngs=rngs), c.N, rngs)
+        if c.dense_layers:
+            self.first = stack(lambda rngs: Block(c.dense, rngs=rngs), c.dense_layers, rngs)
+        self.blocks = stack(lambda rngs: Block(c, rngs=rngs), c.N - c.dense_layers, rngs)
         self.norm = make_norm(c)
         if not c.tied:
             self.output = Table(c.V, c.D, axes=("vocab", "embed"), rngs=rngs)
 
-    def __call__(self, inputs: NetworkInput, layers: Any = None) -> NetworkOutput:
-        """`layers`: the parameters of each layer, where they were taken apart before a loop."""
+    def __call__(self, inputs: NetworkInput, layers: Layers) -> NetworkOutput:
+        """`layers`: the parameters of each layer of a stack, where they were taken apart."""
         c = self.config
+        beside = inputs.clean is not None
+        if beside:
+            inputs = side_by_side(inputs)
         x = self.input(inputs.computed(inputs.tokens))
         rotary = None
         if c.rope_theta is None:
             x = x + self.places(inputs.computed(inputs.positions))
         else:
-            rotary = rotary_angles(inputs.positions, frequencies(c.rope_theta, c.head_dim))
-        visible = self._visible(inputs)
-        columns = AttentionInput(rotary, visible, inputs.computed_start, jnp.int32(0))
-        x, cache = scan_layers(self.blocks, x, columns, inputs.cache, layers)
+            turned = frequencies(c.rope_theta, c.rotary_dim or c.head_dim)
+            rotary = rotary_angles(inputs.positions, turned)
+        keys = visible_keys(c, inputs, inputs.positions, inputs.attend)
+        columns = AttentionInput(rotary, keys, inputs.computed_start, jnp.int32(0))
+        cache = inputs.cache
+        if c.dense_layers:
+            x, cache = scan_layers(self.first, x, columns, cache, layers.get("first"))
+        x, cache = scan_layers(
+            self.blocks, x, columns, cache, layers.get("blocks"), first=c.dense_layers
+        )
+        if beside:  # the clean half is only there to be looked at
+            x = jnp.split(x, 2, axis=1)[0]
         features = self.norm(x)
         return NetworkOutput(features, features, cache)
-
-    def _visible(self, inputs: NetworkInput) -> Array:
-        """(B, T, L) which columns each computed one looks at."""
-        (batch, columns), width = inputs.tokens.shape, inputs.computed_width
-        visible = jnp.broadcast_to(inputs.attend[:, None, :], (batch, width, columns))
-        if not self.config.causal:
-            return visible
-        own = inputs.computed_start + jnp.arange(width)
-        return visible & (jnp.arange(columns)[None, :] <= own[:, None])[None]

@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from sake_jax.experiments.frontier import non_dominated
-from sake_jax.experiments.lattice import Setting, modes, target, walk
+from sake_jax.experiments.lattice import WalkSetting, modes, target, walk
 from sake_jax.metrics import coverage
 
 MIXTURE, PARTICLES, STEPS = "ring8", 400, 160
@@ -43,10 +43,12 @@ print("all particles begin at", start)
 # %%
 TEMPERATURES, STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0), (0.1, 0.2, 0.5, 1.0, 2.0)
 methods = {
-    "temperature": [Setting(temperature=t) for t in TEMPERATURES],
-    "temperature, 1 at last": [Setting(temperature=t, late_temperature=1.0) for t in TEMPERATURES],
-    "SAKE": [Setting(strength=g) for g in STRENGTHS],
-    "SAKE, off at last": [Setting(strength=g, late_strength=0.0) for g in STRENGTHS],
+    "temperature": [WalkSetting(temperature=t) for t in TEMPERATURES],
+    "temperature, 1 at last": [
+        WalkSetting(temperature=t, late_temperature=1.0) for t in TEMPERATURES
+    ],
+    "SAKE": [WalkSetting(strength=g) for g in STRENGTHS],
+    "SAKE, off at last": [WalkSetting(strength=g, late_strength=0.0) for g in STRENGTHS],
 }
 
 

@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from sake_jax import guidance as guidance
-from sake_jax.core import Canvas as Canvas
 from sake_jax.core import Context as Context
 from sake_jax.core import Denoiser as Denoiser
 from sake_jax.core import Guidance as Guidance
 from sake_jax.core import Process as Process
-from sake_jax.core import Reread as Reread
 from sake_jax.core import Tables as Tables
-from sake_jax.core import View as View
 from sake_jax.generation import Generation as Generation
 from sake_jax.generation import NotFinite as NotFinite
 from sake_jax.generation import generate as generate
@@ -65,6 +62,7 @@ from sake_jax.samplers import sampler_for as sampler_for
 from sake_jax.samplers import still as still
 from sake_jax.samplers import stream as stream
 from sake_jax.samplers.processes import absorbing as absorbing
+from sake_jax.samplers.processes import editing_process as editing_process
 from sake_jax.samplers.processes import identity_process as identity_process
 from sake_jax.samplers.processes import remasking as remasking
 from sake_jax.samplers.processes import uniform as uniform
@@ -74,6 +72,9 @@ from sake_jax.schedules import linear as linear
 from sake_jax.schedules import piecewise as piecewise
 from sake_jax.schedules import schedule as schedule
 from sake_jax.sharding import mesh as mesh
+from sake_jax.view import Canvas as Canvas
+from sake_jax.view import Reread as Reread
+from sake_jax.view import View as View
 
 if _TYPE_CHECKING:
     from sake_jax import conversion as conversion

@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from sake_jax.core import LOWEST, Canvas, Context, Guidance, Reread, Tables, View
+from sake_jax.core import LOWEST, Context, Guidance, Tables
 from sake_jax.guidance.compose import chain, guide, last_word
 from sake_jax.node import Node
 from sake_jax.typing import Logits, Params
+from sake_jax.view import Canvas, Reread, View
 
 Permute = Callable[[Guidance, np.ndarray], Guidance]
 
@@ -185,8 +186,8 @@ def _alike(wanted: Any, got: Any, rule: str, remedy: str) -> None:
     try:
         chex.assert_trees_all_equal_shapes_and_dtypes(wanted, got)
     except AssertionError as error:
-        found = f"{_outline(got)} for {_outline(wanted)}"
-        raise AssertionError(f"{rule}, got {found}; {remedy}.") from error
+        difference = f"{_outline(got)} for {_outline(wanted)}"
+        raise AssertionError(f"{rule}, got {difference}; {remedy}.") from error
 
 
 def _outline(tree: Any) -> list[str]:

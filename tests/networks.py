@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sake_jax.conversion.parity import TOLERANCE
-from sake_jax.core import Canvas, Reread, View
+from sake_jax.view import Canvas, Reread, View
 
 
 def close(ours, theirs, where=None):

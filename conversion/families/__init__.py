@@ -7,14 +7,17 @@ from sake_jax.checks import one_of
 from sake_jax.conversion.families import (
     bd3lm,
     dream,
+    fast_dllm,
     gpt2,
     illada,
     llada,
+    llada2,
     llada_moe,
     llama,
     mdlm,
     qwen2,
     qwen3,
+    sdar,
     udlm,
 )
 from sake_jax.conversion.families.family import Family as Family
@@ -28,6 +31,9 @@ FAMILIES: tuple[Family, ...] = (
     mdlm.FAMILY,
     bd3lm.FAMILY,
     udlm.FAMILY,
+    sdar.FAMILY,
+    llada2.FAMILY,
+    fast_dllm.FAMILY,
     llama.FAMILY,
     qwen2.FAMILY,
     qwen3.FAMILY,

@@ -33,5 +33,6 @@ FAMILY = Family(
     describe=describe,
     rules=dit.rules,
     sampler="block",
+    order="random",
     predicts_mask=False,
 )

@@ -39,6 +39,7 @@ class Family:
     names in lower case: they are planned for by their shapes alone."""
     # Facts that `model` writes into every `ModelConfig`; see there.
     sampler: str = "masked"
+    order: str = "confidence"
     predicts_mask: bool = True
     positions: str = "columns"
     tokenizer_class: str | None = None
@@ -49,6 +50,7 @@ class Family:
             family=self.name,
             network=network,
             sampler=self.sampler,
+            order=self.order,
             predicts_mask=self.predicts_mask,
             positions=self.positions,
             tokenizer_class=self.tokenizer_class,

@@ -1,7 +1,7 @@
 """Validity against uniqueness of arithmetic series: temperature, controls, and SAKE's forms.
 
 Two small models, with one table for both ends and with two, are trained once and kept. Each method
-has six settings; `series_methods` draws, `series_report` writes what was found.
+has six settings; `series_methods` draws, `series_report` writes the results.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from sake_jax.experiments.series import (
     make_recipe,
     quality,
 )
-from sake_jax.experiments.series_methods import FORMS, ORDERS, Setting, draw
+from sake_jax.experiments.series_methods import FORMS, ORDERS, SeriesSetting, draw
 from sake_jax.experiments.study import Cell, Result, Study
 from sake_jax.training import Recipe
 from sake_jax.typing import Params
@@ -47,7 +47,7 @@ class Method(NamedTuple):
     """A form of guidance and its settings, by order and by name."""
 
     form: str
-    settings: dict[str, dict[str, Setting]]
+    settings: dict[str, dict[str, SeriesSetting]]
 
 
 def _guided(form: str) -> Method:
@@ -55,7 +55,9 @@ def _guided(form: str) -> Method:
     return Method(
         form,
         {
-            order: {f"γ = {g:g}, T = {t:g}": Setting(t, g) for g in strengths for t in COOL[order]}
+            order: {
+                f"γ = {g:g}, T = {t:g}": SeriesSetting(t, g) for g in strengths for t in COOL[order]
+            }
             for order in ORDERS
         },
     )
@@ -66,11 +68,13 @@ def _unguided(settings: Any) -> Method:
 
 
 METHODS: dict[str, Method] = {
-    "temperature": _unguided(lambda order: {f"T = {t:g}": Setting(t) for t in TEMPERATURES[order]}),
-    "top-p": _unguided(lambda order: {f"p = {p:g}": Setting(1.0, mass=p) for p in MASSES}),
+    "temperature": _unguided(
+        lambda order: {f"T = {t:g}": SeriesSetting(t) for t in TEMPERATURES[order]}
+    ),
+    "top-p": _unguided(lambda order: {f"p = {p:g}": SeriesSetting(1.0, mass=p) for p in MASSES}),
     "two phases": _unguided(
         lambda order: {
-            f"T = {hot:g} once, then {t:g}": Setting(t, first_temperature=hot)
+            f"T = {hot:g} once, then {t:g}": SeriesSetting(t, first_temperature=hot)
             for hot in HOT[order]
             for t in COOL[order]
         }

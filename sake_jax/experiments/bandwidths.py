@@ -71,13 +71,13 @@ def sweeps(length: int, strength: float, quick: bool) -> dict[str, list[Cell]]:
     if quick:
         attention = [ATTENTION[0], vanished, ATTENTION[-1]]
     values = {"bandwidth": SIGMAS, "multiple": MULTIPLES, "attention": attention}
-    found = {}
+    sweeps = {}
     for name, numbers in values.items():
         kept = numbers[:: len(numbers) // 2] if quick and name != "attention" else numbers
         base = unguided(length) | {"strength": strength}
         base = base | {"multiple": 0.0} if name == "bandwidth" else base
-        found[name] = [base | {name: value} for value in kept]
-    return found
+        sweeps[name] = [base | {name: value} for value in kept]
+    return sweeps
 
 
 def guidance(setting: Cell, normalize: str) -> sj.Guidance:

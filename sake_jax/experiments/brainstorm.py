@@ -148,7 +148,7 @@ def filling(lm: sj.LanguageModel, given: Sequence[str], samples: int, gap: int) 
     length, steps = max(len(f.ids) for f in frames), max(f.open for f in frames)
 
     def write(guidance: sj.Guidance, draw: sj.Guidance, seed: int) -> texts.Written:
-        sampler = texts.sampler_for(lm, length, guidance, draw, steps=steps)
+        sampler = texts.text_sampler(lm, length, guidance, draw, steps=steps)
         ids = [frame.ids for frame in frames]
         out = texts.generate(lm, sampler, ids, samples, seed, infill=True)
         return out, filled(lm, frames, out)
@@ -175,7 +175,7 @@ def asking(lm: sj.LanguageModel, given: Sequence[str], samples: int, length: int
     asked = [chat_prompt(lm, question) if has_chat_template(lm) else question for question in given]
 
     def write(guidance: sj.Guidance, draw: sj.Guidance, seed: int) -> texts.Written:
-        sampler = texts.sampler_for(lm, length, guidance, draw, ends=True)
+        sampler = texts.text_sampler(lm, length, guidance, draw, ends=True)
         out = texts.generate(lm, sampler, asked, samples, seed)
         pairs = zip(given, out.texts, strict=True)
         return out, [[Sample(q, t or "", items(t or "")) for t in group] for q, group in pairs]
@@ -185,5 +185,5 @@ def asking(lm: sj.LanguageModel, given: Sequence[str], samples: int, length: int
 
 def items(answer: str) -> list[str]:
     """The items of a list, or the whole answer where there is none."""
-    found = [part.strip() for part in ITEM.split(answer)[1:] if part.strip()]
-    return found or [answer]
+    items = [part.strip() for part in ITEM.split(answer)[1:] if part.strip()]
+    return items or [answer]

@@ -134,8 +134,8 @@ def _lines(
     lines = [["", "γ", *(label for label, _ in names.values())]]
     for method in methods:
         for strength in strengths:
-            found = {name: _runs(study, method, strength, name, seeds) for name in names}
-            cells = [format_interval(found[name], form) for name, (_, form) in names.items()]
+            runs = {name: _runs(study, method, strength, name, seeds) for name in names}
+            cells = [format_interval(runs[name], form) for name, (_, form) in names.items()]
             lines.append([method, f"{strength:g}", *cells])
     return lines
 

@@ -13,7 +13,7 @@ import numpy as np
 import sake_jax as sj
 from sake_jax import figures
 from sake_jax.experiments.frontier import gains, hypervolume
-from sake_jax.experiments.lattice import MIXTURES, Setting, target, walk
+from sake_jax.experiments.lattice import MIXTURES, WalkSetting, target, walk
 from sake_jax.experiments.study import Cell, Result, Study
 from sake_jax.metrics import format_interval
 from sake_jax.tables import table
@@ -23,10 +23,10 @@ STRENGTHS = (0.01, 0.1, 0.2, 0.5, 1.0, 2.0)
 SHOWN = {"temperature": (1.0, 5.0, 10.0, 20.0), "SAKE": (0.1, 0.2, 0.5, 1.0)}
 """What the paper's scatter figures show."""
 METHODS = {
-    "temperature": {t: Setting(t) for t in TEMPERATURES},
-    "SAKE": {g: Setting(strength=g) for g in STRENGTHS},
-    "temperature, 1 at last": {t: Setting(t, late_temperature=1.0) for t in TEMPERATURES},
-    "SAKE, off at last": {g: Setting(strength=g, late_strength=0.0) for g in STRENGTHS},
+    "temperature": {t: WalkSetting(t) for t in TEMPERATURES},
+    "SAKE": {g: WalkSetting(strength=g) for g in STRENGTHS},
+    "temperature, 1 at last": {t: WalkSetting(t, late_temperature=1.0) for t in TEMPERATURES},
+    "SAKE, off at last": {g: WalkSetting(strength=g, late_strength=0.0) for g in STRENGTHS},
 }
 AGAINST = {"SAKE": "temperature", "SAKE, off at last": "temperature, 1 at last"}
 """What a method is held against."""
@@ -74,12 +74,12 @@ def _measured(study: Study, group: list[Cell], sizes: dict[str, int]) -> list[Re
     real = target(mixture, sizes["particles"], np.random.default_rng(seed))
     own = jax.random.fold_in(jax.random.key(seed), MIXTURES.index(mixture))
     keys = jax.vmap(lambda at: jax.random.fold_in(own, at))(np.asarray(_places(group)))
-    found = []
+    measures = []
     for cell, points in zip(group, walk(mixture, settings, keys, **sizes), strict=True):
         if seed == 0 and cell["value"] in SHOWN.get(cell["method"], ()):
             np.save(_points_file(study, cell["mixture"], cell["method"], cell["value"]), points)
-        found.append(sj.metrics.coverage(real, points)._asdict())
-    return found
+        measures.append(sj.metrics.coverage(real, points)._asdict())
+    return measures
 
 
 def _places(group: list[Cell]) -> list[int]:
@@ -106,13 +106,16 @@ def curves(study: Study, mixture: str, seeds: int) -> dict[str, np.ndarray]:
 
 
 def _report(study: Study, seeds: int, sizes: dict[str, int]) -> None:
-    found = {mixture: curves(study, mixture, seeds) for mixture in MIXTURES}
+    by_mixture = {mixture: curves(study, mixture, seeds) for mixture in MIXTURES}
     limits = ((0, 1.15), (0, 1.02))
     path = study.folder / "frontier.png"
-    figures.trade_off(path, found, across="density", up="coverage", limits=limits)
+    figures.trade_off(path, by_mixture, across="density", up="coverage", limits=limits)
     for mixture in MIXTURES:
         _scatter(study, mixture, sizes["particles"])
-    parts = [_about(seeds, sizes), *(_section(mixture, found[mixture]) for mixture in MIXTURES)]
+    parts = [
+        _about(seeds, sizes),
+        *(_section(mixture, by_mixture[mixture]) for mixture in MIXTURES),
+    ]
     study.write("table.md", "\n\n".join(parts) + "\n")
 
 
@@ -126,20 +129,20 @@ def _about(seeds: int, sizes: dict[str, int]) -> str:
     )
 
 
-def _section(mixture: str, found: dict[str, np.ndarray]) -> str:
+def _section(mixture: str, by_method: dict[str, np.ndarray]) -> str:
     lines = [["", "", "density", "coverage", "gain"]]
     for method, values in METHODS.items():
         base = AGAINST.get(method)
-        gained = gains(found[method], found[base], beyond=True) if base else None
+        gained = gains(by_method[method], by_method[base], beyond=True) if base else None
         for at, value in enumerate(values):
-            density, covered = found[method][at].T
+            density, covered = by_method[method][at].T
             gain = "" if gained is None or value < MATTERS else format_interval(gained[at], "+.3f")
             setting = f"{SYMBOLS[method]} = {value:g}"
             lines.append(
                 [method, setting, format_interval(density), format_interval(covered), gain]
             )
     volumes = [["", "hypervolume"]]
-    for method, values in found.items():
+    for method, values in by_method.items():
         each = [hypervolume(values[:, seed]) for seed in range(values.shape[1])]
         volumes.append([method, format_interval(each)])
     return f"## {mixture}\n\n{table(lines)}\n\n{table(volumes)}"

@@ -115,7 +115,7 @@ class Walk(sj.Node):
         return logits
 
 
-class Setting(NamedTuple):
+class WalkSetting(NamedTuple):
     """One point of the grid; `late` is what holds after `LATE` of the steps."""
 
     temperature: float = 1.0
@@ -130,7 +130,7 @@ class Setting(NamedTuple):
         return self.temperature, late, self.strength, off
 
 
-def sampler_for(numbers: Array, particles: int, steps: int, guided: bool) -> sj.Sampler:
+def walk_sampler(numbers: Array, particles: int, steps: int, guided: bool) -> sj.Sampler:
     """The sampler of a setting's four numbers; without the kernel if not `guided`."""
     hot, late, strength, off = numbers
     parts: list[Any] = [sj.temperature(sj.piecewise({0.0: hot, LATE: late}))]
@@ -148,7 +148,7 @@ def sampler_for(numbers: Array, particles: int, steps: int, guided: bool) -> sj.
 
 
 def walk(
-    name: str, settings: Sequence[Setting], keys: Key, particles: int = 2000, steps: int = 500
+    name: str, settings: Sequence[WalkSetting], keys: Key, particles: int = 2000, steps: int = 500
 ) -> np.ndarray:
     """(settings, particles, 2) where particles are in the end; all settings are one program.
 
@@ -171,7 +171,7 @@ def _moved(
 ) -> Array:
     """(particles, 2) how far each has gone along both axes; none of them leaves the lattice."""
     particles = begin.shape[1]
-    sampler = sampler_for(numbers, particles, steps, guided)
+    sampler = walk_sampler(numbers, particles, steps, guided)
     canvas = sj.canvas([[]], particles, mask_id=STAY)
     _, _, moves = sj.run(sampler, params, key, canvas, begin, trajectory=True)
     return jnp.sum(jnp.asarray(offsets())[moves[:, 0]], axis=0)

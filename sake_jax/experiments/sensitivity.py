@@ -81,32 +81,32 @@ def _measured(writer: Writer, normalize: str, cell: Cell) -> Result:
     out = writer.write(guidance(cell, normalize), cell["seed"])
     assert out.info is not None, "nothing was read from an earlier run"
     (middle, signal), at = out.info.signals, busy(out.info)
-    found = writer.measures(out) | {"median": float(np.mean(middle.median[at]))}
+    measures = writer.measures(out) | {"median": float(np.mean(middle.median[at]))}
     names = ("correlation", "redundancy", "rms") if cell["strength"] else ("redundancy",)
-    return found | {name: float(np.mean(getattr(signal, name)[at])) for name in names}
+    return measures | {name: float(np.mean(getattr(signal, name)[at])) for name in names}
 
 
 def _report(study: Study, options: Cell, settings: dict[str, list[Cell]], seeds: int) -> None:
-    def found(setting: Cell, name: str) -> np.ndarray:
+    def runs(setting: Cell, name: str) -> np.ndarray:
         """(seeds,) what was measured of a setting; empty where it was not."""
         rows = [study.rows(**setting, seed=seed)[0] for seed in range(seeds)]
         return np.asarray([row[name] for row in rows if name in row], float)
 
     base = unguided(options["length"])
-    names = [name for name in MEASURES if found(settings["attention"][0], name).size]
-    parts = [_about(options, seeds, found(base, "median"))]
+    names = [name for name in MEASURES if runs(settings["attention"][0], name).size]
+    parts = [_about(options, seeds, runs(base, "median"))]
     for swept, sweep in settings.items():
         lines = [[SYMBOLS[swept], *(MEASURES[name][0] for name in names)]]
         for setting in (base, *sweep):
-            values = {name: found(setting, name) for name in names}
+            values = {name: runs(setting, name) for name in names}
             cells = [format_interval(v, MEASURES[n][1]) for n, v in values.items()]
             lines.append([_label(swept, setting, base), *cells])
         parts += [f"## {SYMBOLS[swept]}", table(lines)]
         if "perplexity" in names and seeds > 1:
-            parts.append(_reading(found, swept, sweep, seeds // 2))
+            parts.append(_reading(runs, swept, sweep, seeds // 2))
     study.write("table.md", "\n\n".join(parts) + "\n")
     rows = [row for row in SHOWN if set(SHOWN[row]) <= set(names)]
-    _figure(study.folder / "sensitivity.png", found, settings, rows, base)
+    _figure(study.folder / "sensitivity.png", runs, settings, rows, base)
 
 
 def _about(options: Cell, seeds: int, middle: np.ndarray) -> str:
@@ -133,10 +133,10 @@ def _label(swept: str, setting: Cell, base: Cell) -> str:
     return f"{setting[swept]:g}" + (", the heuristic" if by_heuristic else "")
 
 
-def _reading(found: Runs, swept: str, sweep: list[Cell], half: int) -> str:
+def _reading(runs: Runs, swept: str, sweep: list[Cell], half: int) -> str:
     """Which values are close to the best one, which some seeds choose and the others measure."""
     values = [setting[swept] for setting in sweep]
-    judged = np.stack([found(setting, "perplexity") for setting in sweep])
+    judged = np.stack([runs(setting, "perplexity") for setting in sweep])
     best = int(np.argmin(judged[:, :half].mean(axis=1)))
     others = judged[:, half:].mean(axis=1)
     limit = others[best] * (1 + CLOSE / 100)
@@ -149,7 +149,7 @@ def _reading(found: Runs, swept: str, sweep: list[Cell], half: int) -> str:
 
 
 def _figure(
-    path: Path, found: Runs, settings: dict[str, list[Cell]], rows: list[str], base: Cell
+    path: Path, runs: Runs, settings: dict[str, list[Cell]], rows: list[str], base: Cell
 ) -> Path:
     """A row for each quality, a column for each sweep; unguided as a line with its interval."""
     size = (3.8 * len(settings), 3.2 * len(rows) + 0.3)
@@ -158,9 +158,9 @@ def _figure(
         for place, (swept, sweep) in zip(row, settings.items(), strict=True):
             across = [setting[swept] for setting in sweep]
             for at, name in enumerate(SHOWN[quality]):
-                values = [found(setting, name) for setting in sweep]
+                values = [runs(setting, name) for setting in sweep]
                 _curve(place, across, values, MEASURES[name][0], at)
-                _level(place, found(base, name), f"{MEASURES[name][0]}, unguided", at)
+                _level(place, runs(base, name), f"{MEASURES[name][0]}, unguided", at)
             if swept != "bandwidth":
                 place.axvline(base[swept], color="0.8", linewidth=3, zorder=0, label="heuristic")
             place.set(xscale="log", xlabel=SYMBOLS[swept])

@@ -39,7 +39,7 @@ FORMS: dict[str, Callable[[Number], sj.Guidance]] = {
 }
 
 
-class Setting(NamedTuple):
+class SeriesSetting(NamedTuple):
     """The numbers of a method."""
 
     temperature: float
@@ -103,7 +103,7 @@ class EitherOrder(sj.Node):
         return jnp.where(self.by_confidence, surest, sj.reveal.random(logits, drawn, view, key))
 
 
-def sampler_for(
+def series_sampler(
     denoiser: SeriesDenoiser, form: Array, by_confidence: Array, numbers: Array
 ) -> sj.Sampler:
     """The sampler of a form's place in `FORMS`, an order, and a setting's four numbers.
@@ -127,7 +127,7 @@ def draw(
     params: Params,
     form: str,
     order: str,
-    settings: Sequence[Setting],
+    settings: Sequence[SeriesSetting],
     key: Key,
     samples: int,
 ) -> list[Drawn]:
@@ -137,8 +137,8 @@ def draw(
     """
     numbers = jnp.asarray([setting.numbers for setting in settings], jnp.float32)
     place, by_confidence = jnp.int32(list(FORMS).index(form)), jnp.bool_(order == "confidence")
-    found = _drawn(denoiser, samples, params, place, by_confidence, numbers, key)
-    return [Drawn(*one) for one in zip(*map(np.asarray, found), strict=True)]
+    outcome = _drawn(denoiser, samples, params, place, by_confidence, numbers, key)
+    return [Drawn(*one) for one in zip(*map(np.asarray, outcome), strict=True)]
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -154,7 +154,7 @@ def _drawn(
     canvas = sj.canvas([[]], LENGTH, mask_id=MASK_ID, samples=samples)
 
     def one(own: Array) -> Drawn:
-        done, info = sj.run(sampler_for(denoiser, form, by_confidence, own), params, key, canvas)
+        done, info = sj.run(series_sampler(denoiser, form, by_confidence, own), params, key, canvas)
         (signal,) = info.signals
         means = map(jnp.mean, (signal.covariance, signal.correlation, signal.rms))
         return Drawn(done.tokens, *means)

@@ -1,4 +1,4 @@
-"""What was found of arithmetic series, as tables, figures and plain statements."""
+"""The results of arithmetic series as tables, figures and plain statements."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,7 +47,7 @@ def parted(seeds: int) -> tuple[range, range]:
 
 
 class ModelRuns:
-    """What a study has found of one model and order, by method and seed."""
+    """The results of one model and order, by method and seed."""
 
     def __init__(self, study: Study, methods: Methods, model: str, order: str, seeds: int):
         self.methods, self.model, self.order = methods, model, order

@@ -76,7 +76,7 @@ def telling(
     """Goes on from beginnings."""
 
     def write(guidance: sj.Guidance, draw: sj.Guidance, seed: int) -> texts.Written:
-        sampler = texts.sampler_for(lm, length, guidance, draw)
+        sampler = texts.text_sampler(lm, length, guidance, draw)
         out = texts.generate(lm, sampler, beginnings, samples, seed)
         pairs = zip(beginnings, out.texts, strict=True)
         return out, [[Sample(before, t or "", [t or ""]) for t in group] for before, group in pairs]

@@ -31,7 +31,7 @@ class Study:
         self.folder, self.progress = Path(folder), progress
         self.journal = Journal(folder, settings, "results.jsonl")
         lines = self.journal.lines()
-        self.found = {_name(line["cell"]): line["cell"] | line["found"] for line in lines}
+        self.results = {_name(line["cell"]): line["cell"] | line["found"] for line in lines}
 
     def measure(
         self, groups: Sequence[Sequence[Cell]], measured: Callable[[list[Cell]], list[Result]]
@@ -41,20 +41,20 @@ class Study:
         What `measured` finds of a cell must not depend on the others of its group: of a group
         that was cut short only the missing ones are measured again.
         """
-        groups = [[cell for cell in group if _name(cell) not in self.found] for group in groups]
+        groups = [[cell for cell in group if _name(cell) not in self.results] for group in groups]
         groups = [group for group in groups if group]
         with bar(self.folder.name, sum(map(len, groups)), self.progress) as advance:
             for group in groups:
                 begun = time.perf_counter()
-                found = measured(group)
+                results = measured(group)
                 seconds = (time.perf_counter() - begun) / len(group)
-                for cell, each in zip(group, found, strict=True):
+                for cell, each in zip(group, results, strict=True):
                     self._append(cell, each | {"seconds": round(seconds, 3)})
                 advance(len(group))
 
     def rows(self, **chosen: Any) -> list[dict[str, Any]]:
-        """Cells with what was found of them, of those that have these values."""
-        rows = list(self.found.values())
+        """Cells with their results, of those that have these values."""
+        rows = list(self.results.values())
         return [row for row in rows if all(row.get(n) == v for n, v in chosen.items())]
 
     def write(self, name: str, text: str) -> Path:
@@ -63,9 +63,9 @@ class Study:
         path.write_text(text)
         return path
 
-    def _append(self, cell: Cell, found: Result) -> None:
-        self.found[_name(cell)] = cell | found
-        self.journal.append([{"cell": cell, "found": found}])
+    def _append(self, cell: Cell, result: Result) -> None:
+        self.results[_name(cell)] = cell | result
+        self.journal.append([{"cell": cell, "found": result}])
 
 
 def _name(cell: Cell) -> str:

@@ -36,7 +36,7 @@ HOT, FIRST = 2.0, 0.1
 BASELINE, CONTROL = "temperature", "hot start"
 
 
-class Setting(NamedTuple):
+class TextSetting(NamedTuple):
     """How strongly a method guides, and the temperature of the draw."""
 
     strength: float
@@ -52,11 +52,11 @@ class Method(NamedTuple):
     """A guidance of a strength, by six settings."""
 
     guidance: Callable[[float], sj.Guidance]
-    settings: tuple[Setting, ...]
+    settings: tuple[TextSetting, ...]
 
 
-def _grid(strengths: Sequence[float], temperatures: Sequence[float]) -> tuple[Setting, ...]:
-    return tuple(Setting(g, t) for g in strengths for t in temperatures)
+def _grid(strengths: Sequence[float], temperatures: Sequence[float]) -> tuple[TextSetting, ...]:
+    return tuple(TextSetting(g, t) for g in strengths for t in temperatures)
 
 
 USUAL, HIGH, LOW = (0.7, 1.0, 1.3), (0.9, 1.2, 1.5), (0.5, 0.7, 0.9)
@@ -99,7 +99,7 @@ class Bench:
     encoder: Encoder | None
     """Of meanings, if its package is installed."""
     names: Cell
-    """Of all three, so that a folder never holds what different ones found."""
+    """Of all three, so that a folder never holds results of different ones."""
 
     @property
     def title(self) -> str:
@@ -124,10 +124,10 @@ def _checksum(lm: sj.LanguageModel) -> int:
 
 def lines_of(path: str | Path | None, usual: Sequence[str]) -> list[str]:
     """The lines of a file, but for empty ones; the usual ones without a file."""
-    found = list(usual) if path is None else Path(path).read_text(encoding="utf-8").splitlines()
-    found = [line for line in found if line.strip()]
-    require(found, f"{path} must hold a line of text", "none", "write one")
-    return found
+    lines = list(usual) if path is None else Path(path).read_text(encoding="utf-8").splitlines()
+    lines = [line for line in lines if line.strip()]
+    require(lines, f"{path} must hold a line of text", "none", "write one")
+    return lines
 
 
 def size(name: str, given: int | None, usual: int, at_least: int = 1) -> int:
@@ -135,7 +135,7 @@ def size(name: str, given: int | None, usual: int, at_least: int = 1) -> int:
     return whole(name, usual if given is None else given, at_least=at_least)
 
 
-def sampler_for(
+def text_sampler(
     lm: sj.LanguageModel,
     length: int,
     guidance: sj.Guidance,
@@ -180,7 +180,7 @@ def measure(study: Study, bench: Bench, write: Writer, seeds: int, quick: bool) 
     study.measure([[cell] for cell in cells], lambda group: [_found(bench, write, group[0])])
 
 
-def settings_of(method: str, quick: bool) -> tuple[Setting, ...]:
+def settings_of(method: str, quick: bool) -> tuple[TextSetting, ...]:
     """All six of a method, or the first and the last."""
     return METHODS[method].settings[:: 5 if quick else 1]
 
@@ -190,11 +190,11 @@ def _found(bench: Bench, write: Writer, cell: Cell) -> Result:
     # A schedule for all of them, so that the control is no program of its own.
     draw = sj.temperature(sj.piecewise({0.0: HOT if method == CONTROL else heat, FIRST: heat}))
     out, groups = write(METHODS[method].guidance(cell["strength"]), draw, cell["seed"])
-    found = {"perplexity": _perplexity(bench.judge, groups)} | diversities(groups, bench.encoder)
+    measures = {"perplexity": _perplexity(bench.judge, groups)} | diversities(groups, bench.encoder)
     if out.info is not None and out.info.signals:
         busy = np.asarray(out.info.base_entropy) > 0
-        found["correlation"] = float(np.asarray(out.info.signals[0].correlation)[busy].mean())
-    return found | {"example": groups[0][0].text}
+        measures["correlation"] = float(np.asarray(out.info.signals[0].correlation)[busy].mean())
+    return measures | {"example": groups[0][0].text}
 
 
 def _perplexity(judge: sj.LanguageModel, groups: list[list[Sample]]) -> float:
@@ -208,13 +208,13 @@ def diversities(groups: list[list[Sample]], encoder: Encoder | None) -> Result:
     measured = measure_texts([[sample.parts for sample in group] for group in groups])
     # Here samples without two words count as 0: an empty list is not diverse.
     inside = [distinct([words(part) for part in sample.parts]) for sample in chain(*groups)]
-    found = {
+    measures = {
         "inside": float(np.mean(inside)),
         "across": measured["distinct-2 across"],
         "entropy": measured["entropy"],
         "words": measured["words"],
     }
-    return found if encoder is None else found | _meanings(groups, encoder)
+    return measures if encoder is None else measures | _meanings(groups, encoder)
 
 
 def _meanings(groups: list[list[Sample]], encoder: Encoder) -> Result:

@@ -1,4 +1,4 @@
-"""What was found of texts: tables, frontiers, and a verdict in words."""
+"""The results of texts: tables, frontiers, and a verdict in words."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -30,17 +30,17 @@ def report(
     """Writes table.md and figures; `labels` are what the diversities are called."""
     rows = study.rows()
     there = {key: name for key, name in labels.items() if all(key in row for row in rows)}
-    found = {name: curves(study, key, seeds, quick) for key, name in there.items()}
+    by_panel = {name: curves(study, key, seeds, quick) for key, name in there.items()}
     for file, keys in {"frontier": ("inside", "across"), "meaning": MEANINGS}.items():
-        panels = {there[key]: found[there[key]] for key in keys if key in there}
+        panels = {there[key]: by_panel[there[key]] for key in keys if key in there}
         if panels:
             _figure(study.folder / f"{file}.png", panels, file, quick)
     names = {method: [s.name for s in texts.settings_of(method, quick)] for method in texts.METHODS}
-    short = "\n\n".join(verdict(name, each, names) for name, each in found.items())
+    short = "\n\n".join(verdict(name, each, names) for name, each in by_panel.items())
     parts = [f"# {title}\n\n{about} {_about(seeds, quick)}", f"## In short\n\n{SHORT}\n\n{short}"]
     parts += [f"## What was measured\n\n{_values(study, there, seeds, quick)}"]
-    parts += [f"## Against temperature at equal perplexity\n\n{_gains(found, names)}"]
-    parts += [f"## Hypervolume\n\n{_volumes(found)}", f"## Examples\n\n{_examples(study)}"]
+    parts += [f"## Against temperature at equal perplexity\n\n{_gains(by_panel, names)}"]
+    parts += [f"## Hypervolume\n\n{_volumes(by_panel)}", f"## Examples\n\n{_examples(study)}"]
     study.write("table.md", "\n\n".join(parts) + "\n")
 
 
@@ -68,7 +68,7 @@ def _about(seeds: int, quick: bool) -> str:
 def curves(study: Study, key: str, seeds: int, quick: bool) -> Curves:
     """-log perplexity and a diversity of each method, setting and seed."""
 
-    def pair(method: str, setting: texts.Setting, seed: int) -> tuple[float, float]:
+    def pair(method: str, setting: texts.TextSetting, seed: int) -> tuple[float, float]:
         (row,) = study.rows(method=method, seed=seed, **setting._asdict())
         return -np.log(row["perplexity"]), row[key]
 
@@ -94,20 +94,22 @@ def held_out(gained: np.ndarray) -> tuple[int, np.ndarray] | None:
     return int(np.bincount(best).argmax()), gained[best, np.arange(seeds)]
 
 
-def verdict(name: str, found: Curves, names: dict[str, list[str]]) -> str:
+def verdict(name: str, by_method: Curves, names: dict[str, list[str]]) -> str:
     """Which methods beat temperature and the control, and who is where on the frontier."""
     against = [
-        f"Against “{baseline}”: {_against(found, names, baseline)}."
+        f"Against “{baseline}”: {_against(by_method, names, baseline)}."
         for baseline in (BASELINE, CONTROL)
     ]
-    return f"**{name}** at equal perplexity. {' '.join(against)} {_where(found)}"
+    return f"**{name}** at equal perplexity. {' '.join(against)} {_where(by_method)}"
 
 
-def _against(found: Curves, names: dict[str, list[str]], baseline: str) -> str:
+def _against(by_method: Curves, names: dict[str, list[str]], baseline: str) -> str:
     sides: dict[str, list[str]] = {}
     for method in names:
         if method not in (BASELINE, baseline):
-            side, gained = _side(held_out(gains(found[method], found[baseline])), names[method])
+            side, gained = _side(
+                held_out(gains(by_method[method], by_method[baseline])), names[method]
+            )
             sides.setdefault(side, []).append(f"{method}{gained}")
     return "; ".join(f"{side}: {', '.join(members)}" for side, members in sorted(sides.items()))
 
@@ -123,10 +125,10 @@ def _side(best: tuple[int, np.ndarray] | None, names: list[str]) -> tuple[str, s
     return ("above" if low > 0 else "below" if high < 0 else "no difference shown"), by
 
 
-def _where(found: Curves) -> str:
+def _where(by_method: Curves) -> str:
     """The methods that no other beats, from low perplexities to high ones."""
-    methods = [method for method, own in found.items() for _ in own]
-    points = np.concatenate([own.mean(axis=1) for own in found.values()])
+    methods = [method for method, own in by_method.items() for _ in own]
+    points = np.concatenate([own.mean(axis=1) for own in by_method.values()])
     best, order = non_dominated(points), np.argsort(-points[:, 0], kind="stable")
     runs = []
     for method, run in groupby(order[best[order]], key=lambda at: methods[at]):
@@ -156,11 +158,11 @@ def format_measure(runs: Sequence[float] | np.ndarray, key: str = "") -> str:
     return format_interval(runs, digits.get(key, ".3f"))
 
 
-def _gains(found: dict[str, Curves], names: dict[str, list[str]]) -> str:
-    lines = [["", "", *found]]
+def _gains(by_panel: dict[str, Curves], names: dict[str, list[str]]) -> str:
+    lines = [["", "", *by_panel]]
     for method, settings in names.items():
         if method != BASELINE:
-            each = [gains(curve[method], curve[BASELINE]) for curve in found.values()]
+            each = [gains(curve[method], curve[BASELINE]) for curve in by_panel.values()]
             lines += [
                 [method, setting, *(format_measure(gained[at], "gain") for gained in each)]
                 for at, setting in enumerate(settings)
@@ -169,12 +171,12 @@ def _gains(found: dict[str, Curves], names: dict[str, list[str]]) -> str:
     return f"{about}perplexity is outside of theirs.\n\n{table(lines)}"
 
 
-def _volumes(found: dict[str, Curves]) -> str:
-    base = next(iter(found.values()))[BASELINE][..., 0].mean(axis=1)
+def _volumes(by_panel: dict[str, Curves]) -> str:
+    base = next(iter(by_panel.values()))[BASELINE][..., 0].mean(axis=1)
     worst = float(base.min())
-    lines = [["", *found]]
+    lines = [["", *by_panel]]
     for method in texts.METHODS:
-        each = [np.moveaxis(curve[method], 1, 0) for curve in found.values()]
+        each = [np.moveaxis(curve[method], 1, 0) for curve in by_panel.values()]
         volumes = [[hypervolume(run, (worst, 0.0)) for run in runs] for runs in each]
         lines.append([method, *map(format_measure, volumes)])
     about = "Of -log perplexity above a reference, times diversity; the reference is temperature's "
@@ -200,8 +202,8 @@ def _figure(path: Path, panels: dict[str, Curves], file: str, quick: bool) -> No
         return [points[strengths == strength] for strength in np.unique(strengths)]
 
     drawn = {
-        title: {method: lines(method, own) for method, own in found.items()}
-        for title, found in panels.items()
+        title: {method: lines(method, own) for method, own in by_method.items()}
+        for title, by_method in panels.items()
     }
     up = "distinct-2" if file == "frontier" else "mean of 1 - cosine"
     figures.trade_off(path, drawn, across="perplexity", up=up, log=True)

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sake_jax.core import Canvas
-from sake_jax.generation.ending import Ending
+from sake_jax.generation.ending import TextEnd
 from sake_jax.generation.prompts import Batch
 from sake_jax.generation.result import Row
 from sake_jax.samplers.loop import RunProgress, advance_until, begin_progress
 from sake_jax.samplers.step import Sampler
 from sake_jax.sharding import mesh_of, spans_processes, to_host
 from sake_jax.typing import Params
+from sake_jax.view import Canvas
 
 LOOKS = 16
 """How often a batch is looked at while it runs, for a progress bar or stop strings."""
@@ -25,7 +25,7 @@ def run_batch(
     sampler,
     key,
     canvas,
-    ending: Ending,
+    ending: TextEnd,
     trajectory,
     often: bool,
     advance: Callable[[int], None],
@@ -58,7 +58,7 @@ def _first_rows(canvas: Canvas, rows: int) -> Canvas:
     return _picked(canvas, np.arange(rows)) if len(canvas.tokens) > rows else canvas
 
 
-def _close(progress: RunProgress, ending: Ending) -> RunProgress:
+def _close(progress: RunProgress, ending: TextEnd) -> RunProgress:
     """Ends rows that have written a stop string and everything to its left."""
     if not ending.strings:
         return progress
@@ -67,7 +67,7 @@ def _close(progress: RunProgress, ending: Ending) -> RunProgress:
     text = ~to_host(canvas.prompt) & (np.arange(tokens.shape[1]) >= canvas.generation_start)
     for row, ids in enumerate(tokens):
         until = int(np.argmax(still[row])) if still[row].any() else len(ids)
-        if ending.found(ids[:until][text[row, :until]].tolist()):
+        if ending.has_stop_string(ids[:until][text[row, :until]].tolist()):
             still[row] = False
     # On a mesh, where it was: elsewhere it would be another program to the compiler.
     where = None if mesh_of(canvas.open) is None else canvas.open.sharding
@@ -93,7 +93,7 @@ def _picked(canvas: Canvas, rows: np.ndarray) -> Canvas:
 
 
 def rows_of(
-    progress: RunProgress, begun: Canvas, part: Batch, ending: Ending
+    progress: RunProgress, begun: Canvas, part: Batch, ending: TextEnd
 ) -> tuple[list[Row], list]:
     """The finished rows of a batch, and (step, prompt, sample) of those that are not numbers."""
     canvas = progress.state.canvas

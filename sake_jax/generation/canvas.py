@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sake_jax.checks import number, one_of, require
-from sake_jax.core import Canvas
+from sake_jax.view import Canvas
 
 
 def canvas(

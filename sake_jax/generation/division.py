@@ -26,7 +26,7 @@ from sake_jax.sharding import (
 Value = TypeVar("Value")
 
 
-class Ran(NamedTuple):
+class BatchResult(NamedTuple):
     """What came of a batch."""
 
     part: Batch
@@ -65,7 +65,9 @@ class Division:
         """How many batches a process draws."""
         return -(-len(work) // self.count)
 
-    def run(self, draw: Callable[[Batch], Ran], work: Sequence[Batch]) -> Iterator[Ran]:
+    def run(
+        self, draw: Callable[[Batch], BatchResult], work: Sequence[Batch]
+    ) -> Iterator[BatchResult]:
         """Draws batches, and gives those of all processes, in their order."""
         if self.count == 1:
             yield from map(draw, work)

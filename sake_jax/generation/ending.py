@@ -23,7 +23,7 @@ def checked(lm: LanguageModel, stop: Stops) -> list[str | int]:
     return [part if isinstance(part, str) else int(part) for part in stop]
 
 
-class Ending:
+class TextEnd:
     """Where a row's text ends."""
 
     def __init__(self, lm: LanguageModel, stop: Stops, stop_at_end: bool, infill: bool):
@@ -51,13 +51,13 @@ class Ending:
     def count(self, tokens: list[int]) -> tuple[int, str]:
         """How many of these tokens are text, and why no more."""
         at = next((at for at, token in enumerate(tokens) if token in self.ids), len(tokens))
-        if self.decode is not None and self.found(tokens[:at]):
+        if self.decode is not None and self.has_stop_string(tokens[:at]):
             decode, wanted = self.decode, len(self.text(tokens[:at]) or "")
             whole = lambda count: len(decode(tokens[:count])) >= wanted  # noqa: E731
             return bisect.bisect_left(range(at), True, key=whole), "string"
         return at, "token" if at < len(tokens) else "length"
 
-    def found(self, tokens: list[int]) -> bool:
+    def has_stop_string(self, tokens: list[int]) -> bool:
         """Whether the text of these tokens holds a stop string."""
         if self.decode is None or not self.strings:
             return False

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from sake_jax.checks import require, whole
-from sake_jax.core import Canvas
+from sake_jax.core import declared
 from sake_jax.generation.batch import pairs, rows_of, run_batch
-from sake_jax.generation.division import Ran, divide_work
-from sake_jax.generation.ending import Ending, checked
+from sake_jax.generation.division import BatchResult, divide_work
+from sake_jax.generation.ending import TextEnd, checked
 from sake_jax.generation.prompts import (
     Batch,
     Prompt,
@@ -35,6 +35,7 @@ from sake_jax.progress import bar
 from sake_jax.samplers.step import Sampler
 from sake_jax.sharding import to_host
 from sake_jax.typing import Key, Params
+from sake_jax.view import Canvas
 
 
 class NotFinite(ValueError):
@@ -116,7 +117,9 @@ def generate(
     right = isinstance(sampler, Sampler)
     require(right, "sampler must be a Sampler", sampler, "make one with masked, ancestral or block")
     rule, remedy = "the sampler must be made for this model", "make it with lm"
-    require(sampler.denoiser == lm.denoiser, rule, sampler.denoiser, remedy)
+    block = declared(sampler.denoiser, "block_size")
+    same = sampler.denoiser in (lm.denoiser, lm.denoiser.with_block(block))
+    require(same, rule, sampler.denoiser, remedy)
     noisy = lm.config.mask_id is not None or sampler.process.decides
     rule, remedy = "this sampler needs a model with a mask token", "use ancestral, or set mask_id"
     require(noisy, rule, lm.config.family, remedy)
@@ -147,16 +150,17 @@ def generate(
     done = among.broadcast_from_leader(lambda: finished(journal) if journal else {})
     progress = among.broadcast_from_leader(lambda: progress)
 
-    ending = Ending(lm, stop, stop_at_end, infill)
+    ending = TextEnd(lm, stop, stop_at_end, infill)
     missing = _missing(len(ids), samples, done, sampler)
     unit = samples if sampler.couples_samples else 1
     work = batches([len(p) for p in ids], missing, among.rows(missing, batch, unit))
 
-    def run(part: Batch) -> Ran:
-        canvas = canvas_for(lm, ids, part, length, names=names, infill=infill, cond=cond)
+    def run(part: Batch) -> BatchResult:
+        about = {"names": names, "infill": infill, "cond": cond, "align": block or 1}
+        canvas = canvas_for(lm, ids, part, length, **about)
         often = progress or bool(ending.strings)
         ran = run_batch(lm, sampler, key, canvas, ending, trajectory, often, advance, watch)
-        return Ran(part, *rows_of(ran, canvas, part, ending), record(ran, canvas))
+        return BatchResult(part, *rows_of(ran, canvas, part, ending), record(ran, canvas))
 
     seen = {}
     steps = among.rounds(work) * sampler.plan.steps
@@ -191,10 +195,10 @@ def replay(
       lm: the model; loaded from where it was by default.
       trusted: modules with guidances or rules of your own; see `generation.settings.rebuild`.
     """
-    found = settings if isinstance(settings, dict) else _read(Path(settings))
+    saved = settings if isinstance(settings, dict) else _read(Path(settings))
     rule, remedy = "settings must be complete to be replayed", "see why, and define it by a name"
-    require("incomplete" not in found, rule, found.get("incomplete"), remedy)
-    model = found["model"]
+    require("incomplete" not in saved, rule, saved.get("incomplete"), remedy)
+    model = saved["model"]
     if lm is None:
         from sake_jax.conversion import load  # a plain import of the library reads no checkpoints
 
@@ -205,8 +209,8 @@ def replay(
     mine = _as_known_to(theirs, json.loads(json.dumps(model_identity(lm))))
     changed = differences(theirs, mine)
     require(not changed, "the model must be the one that was saved", changed, "load that model")
-    sampler = rebuild(found["sampler"], trusted)
-    return generate(lm, sampler, key=rebuild(found["key"]), **found["options"])
+    sampler = rebuild(saved["sampler"], trusted)
+    return generate(lm, sampler, key=rebuild(saved["key"]), **saved["options"])
 
 
 def _as_known_to(theirs: Any, mine: Any) -> Any:
@@ -225,13 +229,13 @@ def _read(folder: Path) -> dict:
 
 def _missing(prompts: int, samples: int, done: dict, sampler: Sampler) -> dict[int, list[int]]:
     """Which samples of each prompt are still to be drawn."""
-    found = {}
+    missing = {}
     for prompt in range(prompts):
-        missing = [s for s in range(samples) if (prompt, s) not in done]
-        if missing:
-            first = 0 if sampler.couples_samples else missing[0]
-            found[prompt] = list(range(first, samples))
-    return found
+        left = [s for s in range(samples) if (prompt, s) not in done]
+        if left:
+            first = 0 if sampler.couples_samples else left[0]
+            missing[prompt] = list(range(first, samples))
+    return missing
 
 
 def _in_order(done: dict) -> list[Row]:
@@ -253,6 +257,7 @@ def _settings(lm: LanguageModel, sampler: Sampler, key, options: dict, strict: b
         "model": {"folder": folder} | model_identity(lm),
         "key": describe_settings(key, "key"),
         "options": options,
+        "align": declared(sampler.denoiser, "block_size") or 1,
         "versions": {name: version(name) for name in names},
     }
     try:

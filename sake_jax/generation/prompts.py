@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from sake_jax.checks import require
-from sake_jax.core import Canvas
 from sake_jax.generation.canvas import canvas
 from sake_jax.models import LanguageModel
+from sake_jax.view import Canvas
 
 Prompt = str | Sequence[int]
 
@@ -85,7 +85,7 @@ def prompt_context(lm: LanguageModel) -> int | None:
     128
     """
     network = lm.config.network
-    return None if network.block_size else network.context
+    return None if network.lookback else network.context
 
 
 def fit_prompt(
@@ -165,8 +165,10 @@ def canvas_for(
     names: Sequence[int],
     infill: bool,
     cond: Any,
+    align: int,
 ) -> Canvas:
-    """The canvas a batch starts from; `names` are the prompts' identities for random keys."""
+    """The canvas a batch starts from; `names` are the prompts' identities for random keys, and
+    `align` is the block of block diffusion."""
     config = lm.config
     made = canvas(
         [ids[index] for index in batch.prompts],
@@ -175,7 +177,7 @@ def canvas_for(
         pad_id=config.pad_id,
         samples=batch.samples,
         positions=config.positions,
-        align=config.network.block_size or 1,
+        align=align,
         infill=infill,
         room=0 if infill else batch.room,
     )

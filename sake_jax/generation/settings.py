@@ -99,13 +99,13 @@ def _array(value: Any, name: str) -> dict:
 
 def _path(thing: Any, name: str) -> str:
     """module:name of a class or function that can be found again there."""
-    module, found = getattr(thing, "__module__", None), None
+    module, there = getattr(thing, "__module__", None), None
     where = getattr(thing, "__qualname__", "")
     if module and "<" not in where:
-        found = _walk(importlib.import_module(module), where)
+        there = _walk(importlib.import_module(module), where)
     # jit and other wrappers keep the name of what they wrap, and stand at it.
     rule = f"{name} must be found again by its name to be saved"
-    require(found is thing, rule, f"{module}:{where}", "define it at the top of a module")
+    require(there is thing, rule, f"{module}:{where}", "define it at the top of a module")
     return f"{module}:{where}"
 
 
@@ -126,12 +126,12 @@ def _find(path: str, trusted: Sequence[str]) -> Any:
     known = module.split(".")[0] == "sake_jax" or module in trusted
     rule = f"settings name {path}, so its module must be ours or trusted"
     require(known, rule, module, f"pass trusted=[{module!r}] if you know what it runs")
-    found = _walk(importlib.import_module(module), where)
-    require(found is not None, f"{module} must have {where}", "nothing", "another version's file?")
+    thing = _walk(importlib.import_module(module), where)
+    require(thing is not None, f"{module} must have {where}", "nothing", "another version's file?")
     # What a module has imported from elsewhere is not its own.
-    own = f"{getattr(found, '__module__', None)}:{getattr(found, '__qualname__', None)}"
+    own = f"{getattr(thing, '__module__', None)}:{getattr(thing, '__qualname__', None)}"
     require(own == path, f"settings name {path}, which must stand there", own, "mend the file")
-    return found
+    return thing
 
 
 def _walk(owner: Any, where: str) -> Any:

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from sake_jax.core import Canvas
 from sake_jax.info import Info
 from sake_jax.samplers.loop import RunProgress
 from sake_jax.sharding import to_host
+from sake_jax.view import Canvas
 
 
 class Record(NamedTuple):
@@ -42,9 +42,9 @@ def stack(seen: Seen, order: list[tuple[int, int]]) -> tuple[Info | None, np.nda
     if any(pair not in seen for pair in order):
         return None, None
     rows = [seen[pair] for pair in order]
-    each = [jax.tree.map(lambda leaf, at=at: leaf[:, at], found.info) for found, at in rows]
+    each = [jax.tree.map(lambda leaf, at=at: leaf[:, at], batch.info) for batch, at in rows]
     info = jax.tree.map(lambda *parts: np.stack(_same_width(parts), axis=1), *each)
-    tokens = [found.tokens[:, at] for found, at in rows if found.tokens is not None]
+    tokens = [batch.tokens[:, at] for batch, at in rows if batch.tokens is not None]
     return info, np.stack(tokens, axis=1) if tokens else None
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from sake_jax.checks import require
-from sake_jax.core import Canvas, Context, Guidance, Tables, View
+from sake_jax.core import Context, Guidance, Tables
 from sake_jax.guidance.compose import guide
 from sake_jax.typing import Features, Flags, GuidanceState, Logits, Number, Rows, Tokens
+from sake_jax.view import Canvas, View
 
 
 def guided_logits(

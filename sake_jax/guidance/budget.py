@@ -50,5 +50,5 @@ def fraction(
     variance = expectation(logits, jnp.square(psi))
     start = jnp.minimum(jnp.sqrt(2 * target / jnp.maximum(variance, 1e-30)), one)
     c, low, _ = jax.lax.fori_loop(0, ITERATIONS, refine, (start, zero, one))
-    found = jnp.where(moved(c)[0] <= budget, c, low)
-    return jnp.where(full <= budget, one, found)
+    inside = jnp.where(moved(c)[0] <= budget, c, low)
+    return jnp.where(full <= budget, one, inside)

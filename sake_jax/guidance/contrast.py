@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from flax import struct
 
 from sake_jax.checks import number, one_of, require
-from sake_jax.core import Context, Guidance, View
+from sake_jax.core import Context, Guidance
 from sake_jax.node import Node
 from sake_jax.precision import precise
 from sake_jax.typing import Logits, Number, Params, PerRow
+from sake_jax.view import View
 
 FORMS = ("features", "posterior")
 METHODS = ("first_order", "exact")

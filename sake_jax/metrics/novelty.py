@@ -28,9 +28,9 @@ def partition(texts: Sequence[str], same: Same) -> list[int]:
     require(not isinstance(texts, str), rule, texts, "put a single one in a list")
     firsts, classes = [], []
     for text in texts:
-        found = next((at for at, first in enumerate(firsts) if same(first, text)), len(firsts))
-        firsts += [text] if found == len(firsts) else []
-        classes.append(found)
+        kind = next((at for at, first in enumerate(firsts) if same(first, text)), len(firsts))
+        firsts += [text] if kind == len(firsts) else []
+        classes.append(kind)
     return classes
 
 

@@ -111,8 +111,8 @@ def minilm() -> Path | None:
     """
     spec = importlib.util.find_spec(MINILM)
     places = list(spec.submodule_search_locations or []) if spec else []
-    found = (file.parent for place in places for file in Path(place).rglob("model.safetensors"))
-    return next(found, None)
+    folders = (file.parent for place in places for file in Path(place).rglob("model.safetensors"))
+    return next(folders, None)
 
 
 def load_encoder(folder: str | Path | None = None) -> Encoder:
@@ -140,10 +140,10 @@ def _tokenizer(folder: Path, positions: int) -> Any:
 
     path = folder / "sentence_bert_config.json"
     longest = json.loads(path.read_text())["max_seq_length"] if path.is_file() else positions
-    found = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    found.no_padding()
-    found.enable_truncation(longest)
-    return found
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(longest)
+    return tokenizer
 
 
 def _read(path: Path, layers: int) -> Params:
@@ -159,13 +159,13 @@ def _read(path: Path, layers: int) -> Params:
     # All texts are of the first type, so that its row is part of every position.
     positions = stored["embeddings.position_embeddings.weight"]
     positions = positions + stored["embeddings.token_type_embeddings.weight"][:1]
-    found = {
+    params = {
         "words": stored["embeddings.word_embeddings.weight"],
         "positions": positions,
         "norm": pair("embeddings.LayerNorm"),
         "layers": jax.tree.map(lambda *parts: np.stack(parts), *each),
     }
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), found)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))

@@ -19,8 +19,8 @@ class Consistency(NamedTuple):
     """How often the vote of n samples is right.
 
     >>> answers = [["7", "7", "9", "9", "9"]]
-    >>> found = self_consistency(answers, lambda problem, answer: answer == "7", n=3)
-    >>> found.first.value, found.subsets.value  # 7, 7, 9 says 7, but 3 of 10 subsets only
+    >>> votes = self_consistency(answers, lambda problem, answer: answer == "7", n=3)
+    >>> votes.first.value, votes.subsets.value  # 7, 7, 9 says 7, but 3 of 10 subsets only
     (1.0, 0.3)
     """
 
@@ -57,8 +57,8 @@ def self_consistency(
     """The accuracy of votes over n samples, with bootstrap intervals over problems.
 
     >>> answers = [["7", "7", "9"], ["1", "2", "2"]]
-    >>> found = self_consistency(answers, lambda problem, answer: answer in ("7", "1"), n=3)
-    >>> found.first.value  # the first problem's vote is right
+    >>> votes = self_consistency(answers, lambda problem, answer: answer in ("7", "1"), n=3)
+    >>> votes.first.value  # the first problem's vote is right
     0.5
 
     Args:

@@ -43,6 +43,14 @@ class OnAllColumns(sj.Node):
     def tables(self, params: Params) -> sj.Tables:
         return self.inner.tables(params)
 
+    @property
+    def reads_time(self) -> bool:
+        return self.inner.reads_time
+
+    @property
+    def block_size(self) -> int:
+        return self.inner.block_size
+
     def empty_cache(self, params: Params, batch: int, length: int) -> Any:
         return self.inner.empty_cache(params, batch, length)
 

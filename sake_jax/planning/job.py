@@ -79,7 +79,7 @@ class Job:
             kept = path in keep or own.dtype == jnp.int8
             return jax.ShapeDtypeStruct(own.shape, own.dtype if kept else short)
 
-        return {p: leaf(p, found) for p, found in flatten_params(abstract(self.network)).items()}
+        return {p: leaf(p, shape) for p, shape in flatten_params(abstract(self.network)).items()}
 
     def in_form(self, form: Form) -> "Job":
         """The same job in one of `forms.FORMS`, in place of the request's guidance."""

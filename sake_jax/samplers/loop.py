@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from sake_jax.core import Canvas
+from sake_jax.core import declared
 from sake_jax.info import Info
 from sake_jax.node import Node
 from sake_jax.samplers.noise import uniform_tokens
@@ -21,6 +21,7 @@ from sake_jax.samplers.step import LastRead, RunState, Sampler, context, step
 from sake_jax.samplers.stop import Stop
 from sake_jax.sharding import HIDDEN, constrain, constrain_rows
 from sake_jax.typing import Key, Leaf, Params
+from sake_jax.view import Canvas
 
 
 def begin(
@@ -78,7 +79,7 @@ def advance(
 
 def prepared(sampler: Sampler, params: Params) -> Params:
     """The parameters as the denoiser wants them in a loop, if it has a wish."""
-    prepare = getattr(sampler.denoiser, "prepare", None)
+    prepare = declared(sampler.denoiser, "prepare")
     return params if prepare is None else prepare(params)
 
 

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from sake_jax.core import Canvas, View
 from sake_jax.typing import Key, Logits
+from sake_jax.view import Canvas, View
 
 Noise = Callable[[Array, View, int], Logits]
 """`(one key per row, view, V) -> (B, W, V)` Gumbel noise; replace it to replay recorded noise."""

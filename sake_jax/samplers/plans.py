@@ -4,12 +4,12 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from sake_jax.checks import number, one_of, require
-from sake_jax.core import Canvas, Reread, View
+from sake_jax.checks import number, one_of, require, whole
 from sake_jax.node import Node
 from sake_jax.typing import Number
+from sake_jax.view import Canvas, Reread, View
 
-PACES = ("even", "truncated", "stretched")
+PACES = ("even", "truncated", "stretched", "whole")
 CACHES = ("none", "prefix", "dual", "exact")
 FINALS = ("argmax", "draw", "none")
 
@@ -50,10 +50,18 @@ class Blocks(Node):
     """The noise level after the last step; 0: all noise is gone."""
     ahead: bool = struct.field(pytree_node=False, default=True)
     """Whether columns after the block take part in a step."""
+    edits: int | None = struct.field(pytree_node=False, default=None)
+    """Of a block's steps, those after it is written, in which tokens may only be replaced. None
+    is for processes that never replace what is written, or always may."""
 
     @property
     def steps(self) -> int:
         return self.blocks * self.steps_per_block
+
+    @property
+    def writing(self) -> int:
+        """Steps in which a block is written."""
+        return self.steps_per_block - (self.edits or 0)
 
     @property
     def length(self) -> int:
@@ -74,10 +82,29 @@ class Blocks(Node):
         if not self.ahead:
             before_end = jnp.arange(canvas.tokens.shape[1])[None, :] < start + self.width
             view = view.replace(attend=view.attend & before_end)
+        if self.edits is not None:
+            view = self._edited(view, inner)
+        if self.pace == "whole":
+            each, more = divmod(self.width, self.writing)
+            return view.replace(
+                quota=jnp.minimum(view.quota, each + (inner < more).astype(jnp.int32))
+            )
         if self.pace != "truncated":  # so that the last step leaves none
-            return view.replace(quota=-(-view.quota // (self.steps_per_block - inner)))
+            return view.replace(quota=-(-view.quota // jnp.maximum(self.writing - inner, 1)))
         share = view.quota.astype(jnp.float32) * (1 - view.next_time / view.time)
         return view.replace(quota=share.astype(jnp.int32))
+
+    def _edited(self, view: View, inner: Array) -> View:
+        """The view where written tokens stay open: a row whose window is all written waits for the
+        steps that are for edits, so that its steps do not depend on the rows beside it."""
+        masks = view.open & (view.tokens == view.mask_id)
+        count = jnp.sum(view.window(masks & view.attend), axis=1)
+        waits = (inner < self.writing) & (count == 0)
+        return view.replace(
+            open=view.open & ~waits[:, None],
+            quota=count,
+            closes=(inner == self.steps_per_block - 1) | (self.edits == 0),
+        )
 
     def _reread(self, block: Array, inner: Array) -> Reread | None:
         """What a cached read recomputes at a block's step; everything at a block's first step,
@@ -103,12 +130,19 @@ class Blocks(Node):
         start = canvas.generation_start + block * self.width
         column = jnp.arange(canvas.tokens.shape[1])[None, :]
         inside = (column >= start) & (column < start + self.width)
-        left = jnp.any(canvas.open & canvas.attend & inside)
-        return jnp.where(left, step + 1, (block + 1) * self.steps_per_block)
+        left = canvas.open & canvas.attend & inside
+        after = jnp.where(jnp.any(left), step + 1, (block + 1) * self.steps_per_block)
+        if self.edits is None:
+            return after
+        # What is written of a block waits for the steps that edit it.
+        editing = block * self.steps_per_block + self.writing
+        noise = jnp.any(left & (canvas.tokens == canvas.mask_id))
+        return jnp.where(noise | ~jnp.any(left), after, jnp.maximum(after, editing))
 
     def _times(self, inner: Array) -> tuple[Array, Array]:
         """t and s of a block's step."""
-        span, count = 1 - jnp.asarray(self.least, jnp.float32), self.steps_per_block
+        span, count = 1 - jnp.asarray(self.least, jnp.float32), self.writing
+        inner = jnp.minimum(inner, count - 1)  # edits are at the cleanest level
         time = 1 - span * inner.astype(jnp.float32) / count
         next_time = 1 - span * (inner + 1).astype(jnp.float32) / count
         last = inner + 1 == count
@@ -132,6 +166,7 @@ def blocks(
     cache: str = "none",
     least: Number = 0.0,
     ahead: bool = True,
+    edits: int | None = None,
 ) -> Blocks:
     """Writes `length` columns in `steps` steps, `block` columns at a time (all by default).
 
@@ -144,7 +179,9 @@ def blocks(
       steps: in all, the same number for each block.
       block: columns of a block; must divide `length`.
       pace: "even" writes ⌈open / steps left⌉ columns a step; "truncated" is Dream's reference,
-        ⌊open (1 - s/t)⌋ and the rest at the last step. For processes that decide by themselves,
+        ⌊open (1 - s/t)⌋ and the rest at the last step; "whole" is SDAR's and LLaDA2's, as many as
+        if the whole block were open, the earliest steps one more where steps do not divide it: a
+        block that a prompt has begun is done sooner. For processes that decide by themselves,
         "even" divides the time evenly; "stretched" is BD3LM's reference, steps of length
         1 / steps at times that are 1 / (steps - 1) apart.
       cache: "none"; "prefix" recomputes the block and what follows, "dual" the block alone
@@ -153,6 +190,8 @@ def blocks(
       least: the noise level after the last step.
       ahead: whether columns after the block take part in a step; not in block diffusion, where
         neither the network nor a guidance shall see text that has not begun.
+      edits: further steps of each block, after it is written, for processes and reveal rules that
+        replace written tokens (LLaDA2.1); a block in which a step changes nothing is done.
     """
     block = length if block is None else block
     rule = "length must be a multiple of block"
@@ -165,7 +204,8 @@ def blocks(
     least = number("least", least, at_least=0, at_most=0.999, schedule=False)
     rule, remedy = "cache='exact' must not look ahead", "pass ahead=False"
     require(cache != "exact" or not ahead, rule, ahead, remedy)
-    return Blocks(count, block, steps // count, pace, cache, least, ahead)
+    more = 0 if edits is None else whole("edits", edits, at_least=0)
+    return Blocks(count, block, steps // count + more, pace, cache, least, ahead, edits)
 
 
 class Descent(Node):

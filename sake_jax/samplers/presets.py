@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sake_jax.checks import one_of, require
-from sake_jax.core import Guidance, Process, Reveal
+from sake_jax.checks import one_of, require, whole
+from sake_jax.core import Guidance, Process, Reveal, declared
 from sake_jax.guidance.compose import chain
 from sake_jax.guidance.shaping import forbid
-from sake_jax.models import LanguageModel
+from sake_jax.models import LanguageModel, NetworkDenoiser
 from sake_jax.samplers.noise import Noise, gumbel
 from sake_jax.samplers.plans import blocks, descent
-from sake_jax.samplers.processes import absorbing, identity_process, uniform
+from sake_jax.samplers.processes import absorbing, editing_process, identity_process, uniform
 from sake_jax.samplers.reveal import confidence as most_confident
-from sake_jax.samplers.reveal import late
+from sake_jax.samplers.reveal import editing, late
 from sake_jax.samplers.reveal import random as in_random_order
 from sake_jax.samplers.step import Sampler, sampler
 from sake_jax.typing import Number
@@ -147,9 +147,9 @@ def ancestral(
     """
     known = isinstance(lm, LanguageModel)
     has_mask = not known or lm.config.mask_id is not None
-    timed = known and lm.config.network.time_conditioning
+    denoiser = denoiser_of(lm)
     return sampler(
-        denoiser_of(lm),
+        denoiser,
         descent(
             length,
             _one_each(length, steps),
@@ -159,7 +159,7 @@ def ancestral(
         guidance=guidance,
         draw=draw,
         process=process or (absorbing() if has_mask else uniform()),
-        reuse=not timed if reuse is None else reuse,
+        reuse=not declared(denoiser, "reads_time") if reuse is None else reuse,
         noise=noise,
         record=record,
     )
@@ -170,18 +170,24 @@ def block(
     *,
     length: int,
     steps: int | None = None,
+    block: int | None = None,
     guidance: Guidance | None = None,
     draw: Guidance | None = None,
+    process: Process | None = None,
+    reveal: Reveal | None = None,
+    confidence: str = "guided",
     first_hitting: bool | None = None,
+    edit: Number | None = None,
+    edit_steps: int = 16,
     cache: str = "exact",
     pace: str = "even",
     noise: Noise = gumbel,
     record: str = "brief",
 ) -> Sampler:
-    """Block diffusion as BD3LM does it: block after block, each by masked diffusion.
+    """Block diffusion as BD3LM, SDAR and LLaDA2 do it: block after block, each by masked diffusion.
 
-    A block looks at itself and the blocks before it, as far back as the model's context, so
-    `length` may be any multiple of the model's block. Make the canvas with `align=` that block.
+    A block looks at itself and the blocks before it, so `length` may be any multiple of the block.
+    Make the canvas with `align=` that block; `generate` does.
 
     >>> import sake_jax as sj
     >>> from sake_jax.models import DiTConfig, NetworkDenoiser
@@ -193,38 +199,74 @@ def block(
     Args:
       lm: a loaded model of block diffusion.
       length: columns to write, a multiple of the block.
-      steps: of equal length in time, in all, the same number for each block; `length` by default.
-        None with `first_hitting`, which takes one for each column.
+      steps: in all, the same number for each block; `length` by default. For a process that
+        decides by itself they are of equal length in time.
+      block: columns of a block; the model's own by default.
       guidance: changes the distribution.
-      draw: changes the draw only; `top_p(p, crossing=False)` is the reference's nucleus.
+      draw: changes the draw only; `top_p(p, crossing=False)` is BD3LM's nucleus.
+      process: `identity_process(draws_mask=False)` where a rule chooses the positions; else
+        `absorbing()`.
+      reveal: which draws of a step are kept, such as `reveal.confidence`, `leftmost` and
+        `dynamic(0.85)` (SDAR's static, sequential and dynamic orders). By default the order of the
+        model's family: `reveal.confidence`, or for BD3LM what `first_hitting` says.
+      confidence: what the order judges by; see `sampler`. "drawn" is SDAR's and LLaDA2's.
       first_hitting: writes one token a step, at a position drawn uniformly: what sampling in
         ever smaller steps of time comes to, without the steps in which nothing happens
-        (Zheng et al. 2025). By default unless `steps` are given.
+        (Zheng et al. 2025). By default for BD3LM, unless `steps` are given.
+      edit: a written token of the block is replaced by another that is drawn and likelier than
+        this (LLaDA2.1); None: what is written stays.
+      edit_steps: steps of a block after all of it is written, at most, for `edit`.
       cache: "exact" keeps keys and values of finished blocks; "none" gives the same tokens.
-      pace: "even", or "stretched" for the reference's times; see `blocks`.
+      pace: "even"; "whole" as SDAR and LLaDA2 count, "stretched" for BD3LM's times; see `blocks`.
       noise: where Gumbel noise comes from.
       record: see `sampler`.
     """
-    denoiser = denoiser_of(lm)
-    config = getattr(denoiser, "config", None)
-    size = getattr(config, "block_size", 0)
-    rule, remedy = "block needs a model of block diffusion", "use masked or ancestral"
-    require(size > 0, rule, config or denoiser, remedy)
+    denoiser, size = _block_denoiser(denoiser_of(lm), block)
     one_of("cache", cache, ("none", "exact"))
-    one_of("pace", pace, ("even", "stretched"))
-    first_hitting = steps is None if first_hitting is None else first_hitting
+    one_of("pace", pace, ("even", "stretched", "whole"))
+    by_rule = lm.config.order if isinstance(lm, LanguageModel) else "random"
+    if first_hitting or (first_hitting is None and reveal is None and by_rule == "random"):
+        first_hitting = bool(first_hitting) or steps is None
     if first_hitting:
         rule, remedy = "first_hitting takes one step for each column", "leave steps out"
         require(steps is None or steps == length, rule, steps, remedy)
         rule = "first_hitting needs a network that does not look at the time"
-        require(not getattr(config, "time_conditioning", False), rule, config, "turn it off")
+        timed = declared(denoiser, "reads_time")
+        require(not timed, rule, "one that does", "pass first_hitting=False, and steps")
+        rule, remedy = "first_hitting is an order of its own", "leave reveal out"
+        require(reveal is None, rule, reveal, remedy)
+        reveal = in_random_order
+    elif reveal is None and by_rule == "confidence" and first_hitting is None:
+        reveal = most_confident
+    edits = None
+    if edit is not None:
+        rule, remedy = "edit needs a rule that chooses positions", "pass reveal="
+        require(reveal is not None, rule, reveal, remedy)
+        reveal, edits = editing(reveal, edit), whole("edit_steps", edit_steps, at_least=0)
+        process = process or editing_process()
+    if process is None:
+        process = absorbing() if reveal is None else identity_process(draws_mask=False)
+    shape = {"pace": pace, "cache": cache, "ahead": False, "edits": edits}
     return sampler(
         denoiser,
-        blocks(length, _one_each(length, steps), size, pace=pace, cache=cache, ahead=False),
+        blocks(length, _one_each(length, steps), size, **shape),
         guidance=guidance,
         draw=draw,
-        process=identity_process(draws_mask=False) if first_hitting else absorbing(),
-        reveal=in_random_order if first_hitting else None,
+        process=process,
+        reveal=reveal,
+        confidence=confidence,
         noise=noise,
         record=record,
     )
+
+
+def _block_denoiser(denoiser: Any, block: int | None) -> tuple[Any, int]:
+    """The denoiser with blocks of this size, and that size; its own by default."""
+    size = declared(denoiser, "block_size")
+    rule, remedy = "block needs a model of block diffusion", "use masked or ancestral"
+    require(size > 0, rule, type(denoiser).__name__, remedy)
+    if block is None or block == size:
+        return denoiser, size
+    rule, remedy = "a denoiser of your own has one block size", f"leave block out: it is {size}"
+    require(isinstance(denoiser, NetworkDenoiser), rule, block, remedy)
+    return denoiser.with_block(whole("block", block)), block

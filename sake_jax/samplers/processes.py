@@ -12,9 +12,10 @@ from flax import struct
 from jax import Array
 
 from sake_jax.checks import number, require
-from sake_jax.core import LOWEST, View
+from sake_jax.core import LOWEST
 from sake_jax.node import Node
 from sake_jax.typing import Logits, Number
+from sake_jax.view import View
 
 
 class Identity(Node):
@@ -29,6 +30,12 @@ class Identity(Node):
 
     def log_q(self, logits: Logits, view: View) -> Logits:
         return self.clean(logits, view)
+
+
+class Editing(Identity):
+    """As `Identity`, but what is written may be written again (LLaDA2.1)."""
+
+    revises: ClassVar[bool] = True
 
 
 class Absorbing(Node):
@@ -128,6 +135,21 @@ def identity_process(*, draws_mask: bool = True) -> Identity:
     >>> sampler = sj.sampler(denoiser, plan, process=sj.identity_process(draws_mask=False))
     """
     return Identity(draws_mask)
+
+
+def editing_process(*, draws_mask: bool = False) -> Editing:
+    """Draws clean tokens directly, also where one stands already: a reveal rule such as
+    `reveal.editing` says which are replaced, and the plan's `edits` how often.
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.sampler(
+    ...     sj.testing.ToyDenoiser(),
+    ...     sj.blocks(8, 8, edits=4),
+    ...     process=sj.editing_process(),
+    ...     reveal=sj.reveal.editing(sj.reveal.confidence, 0.9),
+    ... )
+    """
+    return Editing(draws_mask)
 
 
 def absorbing() -> Absorbing:

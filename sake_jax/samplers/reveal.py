@@ -16,12 +16,13 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from sake_jax.checks import number, require
-from sake_jax.core import LOWEST, Reveal, View
+from sake_jax.checks import number, require, whole
+from sake_jax.core import LOWEST, Reveal
 from sake_jax.guidance.entropy import shannon_entropy
 from sake_jax.guidance.select import largest
 from sake_jax.node import Node
 from sake_jax.typing import Key, Logits, Number, PerPosition, WindowFlags, WindowTokens
+from sake_jax.view import View
 
 
 def confidence(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
@@ -59,6 +60,15 @@ def random(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowF
     >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=random)
     """
     return highest(_uniform(key, view), view)
+
+
+def leftmost(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+    """Positions from left to right (SDAR's sequential order).
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=leftmost)
+    """
+    return highest(jnp.zeros(drawn.shape), view)  # of equals, the leftmost
 
 
 def coin(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
@@ -101,6 +111,90 @@ def threshold(value: Number) -> Threshold:
     >>> bold = threshold(0.9)
     """
     return Threshold(number("threshold", value, at_least=0, at_most=1))
+
+
+class Dynamic(Node):
+    """See `dynamic`.
+
+    >>> dynamic(0.85)
+    Dynamic(value=0.85)
+    """
+
+    value: Number
+
+    def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+        sure = chance(logits, drawn)
+        enough = _open(view) & (sure > view.number(self.value, 2))
+        many = jnp.sum(enough, axis=1) >= view.quota
+        return jnp.where(many[:, None], enough, highest(sure, view))
+
+
+def dynamic(value: Number) -> Dynamic:
+    """Every draw likelier than this, if they are as many as the plan wants; else as many of the
+    likeliest as it wants (SDAR's low_confidence_dynamic, and LLaDA2's rule).
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=dynamic(0.85))
+    """
+    return Dynamic(number("dynamic", value, at_least=0, at_most=1))
+
+
+class SubBlocks(Node):
+    """See `sub_blocks`.
+
+    >>> sub_blocks(confidence, 8).width
+    8
+    """
+
+    rule: Any
+    width: int = struct.field(pytree_node=False)
+
+    def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+        place = jnp.arange(view.width)[None, :] // self.width
+        first = jnp.min(jnp.where(_open(view), place, view.width), axis=1, keepdims=True)
+        within = view.open & view.put(jnp.zeros_like(view.open), place == first)
+        many = jnp.sum(view.window(within & view.attend), axis=1)
+        narrow = view.replace(open=within, quota=jnp.minimum(view.quota, many))
+        return self.rule(logits, drawn, narrow, key)
+
+
+def sub_blocks(rule: Reveal, width: int) -> SubBlocks:
+    """A rule inside the leftmost `width` columns of a block that are not yet all written, then
+    inside the next (Fast-dLLM v2's sub-blocks): they see the whole block, and are written in turn.
+
+    >>> import sake_jax as sj
+    >>> rule = sub_blocks(sj.reveal.threshold(0.9), 4)
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=rule)
+    """
+    return SubBlocks(as_rule(rule), whole("width", width))
+
+
+class EditingRule(Node):
+    """See `editing`.
+
+    >>> editing(confidence, 0.9).value
+    0.9
+    """
+
+    rule: Any
+    value: Number
+
+    def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+        noise = view.tokens == view.mask_id
+        chosen = self.rule(logits, drawn, view.replace(open=view.open & noise), key)
+        other = ~view.window(noise) & (drawn != view.window(view.tokens))
+        sure = chance(logits, drawn) > view.number(self.value, 2)
+        return (chosen & view.window(noise)) | (other & sure)
+
+
+def editing(rule: Reveal, value: Number) -> EditingRule:
+    """A rule for the masks, and every other token in place of a written one that is likelier than
+    `value` (LLaDA2.1's editing threshold). For `editing_process` and a plan with `edits`.
+
+    >>> import sake_jax as sj
+    >>> rule = editing(sj.reveal.dynamic(0.95), 0.9)
+    """
+    return EditingRule(as_rule(rule), number("editing", value, at_least=0, at_most=1))
 
 
 class EntropyBound(Node):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from sake_jax.checks import one_of, require
-from sake_jax.core import Canvas, Context, Denoiser, Guidance, Plan, Process, Reveal, View
+from sake_jax.core import Context, Denoiser, Guidance, Plan, Process, Reveal, declared
 from sake_jax.guidance.compose import Chain, Guided, When, chain, guide, identity, last_word
 from sake_jax.guidance.entropy import kl_divergence, shannon_entropy
 from sake_jax.guidance.select import first_largest, largest
@@ -23,6 +23,7 @@ from sake_jax.samplers.reveal import as_rule, everything
 from sake_jax.samplers.reveal import confidence as most_confident
 from sake_jax.sharding import LOGITS, constrain, constrain_rows
 from sake_jax.typing import Key, Leaf, Logits, Params, PerPosition, WindowFlags, WindowTokens
+from sake_jax.view import Canvas, View
 
 CONFIDENCES = ("guided", "base", "drawn")
 SHOWN = 5
@@ -113,15 +114,13 @@ def sampler(
     rule = "draw must only shape logits (temperature, filters)"
     require(_only_shapes(draw), rule, draw, "put other guidances in guidance=")
     if reuse:
-        config = getattr(denoiser, "config", None)
-        timed = getattr(config, "time_conditioning", False)
         rule, remedy = "reuse needs a denoiser that does not look at the time", "leave it out"
-        require(not timed, rule, config, remedy)
+        require(not declared(denoiser, "reads_time"), rule, type(denoiser).__name__, remedy)
         rule = "reuse is for plans without a cache"
         require(not plan.cached, rule, plan, "leave one of them out")
     if plan.cached:
         rule, remedy = "a plan with a cache needs denoiser.empty_cache", "use cache='none'"
-        require(hasattr(denoiser, "empty_cache"), rule, denoiser, remedy)
+        require(declared(denoiser, "empty_cache"), rule, type(denoiser).__name__, remedy)
     if isinstance(plan, Blocks) and plan.pace == "even" and not process.decides:
         rule = f"steps must be at most length ({plan.length}): a step writes a token or more"
         require(plan.steps <= plan.length, rule, plan.steps, "lower steps")
@@ -302,8 +301,8 @@ def _write(
             kept = kept & ~is_noise
     # A process that revises keeps its positions open, and what it draws again as it was is no
     # news: the token keeps the log-probability it was first written with.
-    closed = jnp.zeros_like(kept) if sampler.process.revises else kept
     changed = kept & (drawn.astype(canvas.tokens.dtype) != view.window(canvas.tokens))
+    closed = _settled(view, changed) if sampler.process.revises else kept
 
     def put(columns, where, new):
         return view.put(columns, jnp.where(where, new.astype(columns.dtype), view.window(columns)))
@@ -314,6 +313,21 @@ def _write(
         open=put(canvas.open, closed, jnp.zeros_like(closed)),
     )
     return canvas, log_p, changed & ~is_noise
+
+
+def _settled(view: View, changed: WindowFlags) -> WindowFlags:
+    """Which positions of a process that revises are done: none, unless the plan ends its edits.
+
+    Then a row's window is done after a step that found all of it written and changed nothing, or
+    that was the last one and leaves nothing unwritten.
+    """
+    if view.closes is None:
+        return jnp.zeros_like(changed)
+    is_open = view.window(view.open & view.attend)
+    noise = is_open & (view.window(view.tokens) == view.mask_id)
+    same = ~jnp.any(noise, axis=1) & ~jnp.any(changed, axis=1)
+    written = jnp.any(is_open, axis=1) & ~jnp.any(noise & ~changed, axis=1)
+    return jnp.broadcast_to((written & (same | view.closes))[:, None], changed.shape)
 
 
 def _info(guided: Guided, finite, log_p, revealed, ctx: Context) -> Info:

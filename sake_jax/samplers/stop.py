@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from sake_jax.checks import require
-from sake_jax.core import Canvas
 from sake_jax.node import Node
+from sake_jax.view import Canvas
 
 Stop = Callable[[Canvas], Array]
 """`canvas -> (B,) bool`: which rows are finished. A pytree, so that its numbers are traced."""

@@ -39,7 +39,9 @@ def recording_of(run: Generation, name: str, tokenizer: Any = None) -> Recording
     info, trajectory = _require_recorded(run)
     options, config = run.settings["options"], run.config
     prompts = [_token_ids(prompt, tokenizer) for prompt in options["prompts"]]
-    block, columns = config.network.block_size or 1, trajectory.shape[-1]
+    columns = trajectory.shape[-1]
+    # Earlier versions wrote nothing down, and had no block but the model's own.
+    block = run.settings.get("align", config.network.block_size or 1)
     begin = _begin_of_infilled if options["infill"] else _begin_of_continued
     return Recording(
         name=name,

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import sake_jax as sj
-from sake_jax.core import Tables, View
+from sake_jax.core import Tables
 from sake_jax.models import LanguageModel
 from sake_jax.node import Node
+from sake_jax.view import View
 
 MASK, END = 0, 1
 

@@ -11,7 +11,7 @@ import sake_jax as sj
 from sake_jax.experiments import arithmetic as module
 from sake_jax.experiments import series, series_methods, series_report
 from sake_jax.experiments.arithmetic import METHODS, QUICK, arithmetic
-from sake_jax.experiments.series_methods import FORMS, ORDERS, Setting
+from sake_jax.experiments.series_methods import FORMS, ORDERS, SeriesSetting
 from sake_jax.experiments.study import Study
 from sake_jax.models import init
 from sake_jax.training import Trainer, Training
@@ -82,7 +82,11 @@ def test_a_stopped_run_goes_on_with_the_same_results(study, cache, tmp_path):
 )
 def test_one_program_draws_as_the_library_does(form, order, guidance):
     params = init(DENOISER.config, jax.random.key(3))
-    settings = [Setting(1.0, 1.0), Setting(0.7, 2.0, 3.0, 0.9), *[Setting(1.0)] * 4]
+    settings = [
+        SeriesSetting(1.0, 1.0),
+        SeriesSetting(0.7, 2.0, 3.0, 0.9),
+        *[SeriesSetting(1.0)] * 4,
+    ]
     key, samples = jax.random.key(5), QUICK["samples"]
     drawn = series_methods.draw(DENOISER, params, form, order, settings, key, samples)[1]
     heat = sj.temperature(sj.piecewise({0.0: 3.0, 1 / series.LENGTH: 0.7}))

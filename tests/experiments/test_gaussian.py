@@ -13,7 +13,7 @@ from sake_jax.experiments import gaussian as module
 from sake_jax.experiments import lattice
 from sake_jax.experiments.frontier import gains
 from sake_jax.experiments.gaussian import curves, gaussian
-from sake_jax.experiments.lattice import CELL, Setting, modes, walk
+from sake_jax.experiments.lattice import CELL, WalkSetting, modes, walk
 
 
 def keys(count, seed=0):
@@ -23,7 +23,7 @@ def keys(count, seed=0):
 def test_one_step_follows_the_law():
     """From a mode's middle, softmax of half the rise of log p over T, over 7 x 7 moves."""
     draws, heat = 20_000, 2.0
-    setting = Setting(heat, strength=0.0)
+    setting = WalkSetting(heat, strength=0.0)
     params = lattice.landscape("grid9")
     start = int(lattice.cell(modes("grid9")[0]))
     wanted = np.asarray(jax.nn.softmax(params["rise"][start] / heat))
@@ -46,7 +46,7 @@ def test_a_guided_step_moves_along_the_closed_form():
     weight = near * jnp.exp(-apart / lattice.BANDWIDTH**2) * (1 - jnp.eye(6))
     force = 2 / lattice.BANDWIDTH**2 * (weight.sum(1)[:, None] * places - weight @ places)
     numbers = jnp.asarray([1.0, 1.0, 5.0, 5.0])
-    guidance = lattice.sampler_for(numbers, 6, 1, guided=True).guidance
+    guidance = lattice.walk_sampler(numbers, 6, 1, guided=True).guidance
     canvas = sj.canvas([[]], 6, mask_id=lattice.STAY)
     view = sj.descent(6, 1, final="none").view(canvas, jnp.int32(0))
     moves = jnp.asarray(lattice.offsets() * CELL, jnp.float32)
@@ -65,17 +65,17 @@ def test_a_guided_step_moves_along_the_closed_form():
 
 
 def test_a_setting_does_not_depend_on_its_company():
-    settings = [Setting(strength=0.5), Setting(strength=2.0, late_strength=0.0)]
+    settings = [WalkSetting(strength=0.5), WalkSetting(strength=2.0, late_strength=0.0)]
     both = walk("ring8", settings, keys(2), particles=40, steps=5)
     alone = walk("ring8", settings[1:], keys(2)[1:], particles=40, steps=5)
     np.testing.assert_array_equal(both[1], alone[0])
 
 
 def test_late_settings_differ_only_at_last():
-    assert Setting(2.0).numbers == (2.0, 2.0, 0.0, 0.0)
-    assert Setting(2.0, late_temperature=1.0).numbers == (2.0, 1.0, 0.0, 0.0)
-    assert Setting(strength=1.0, late_strength=0.0).numbers == (1.0, 1.0, 1.0, 0.0)
-    same = [Setting(5.0), Setting(5.0, late_temperature=1.0)]
+    assert WalkSetting(2.0).numbers == (2.0, 2.0, 0.0, 0.0)
+    assert WalkSetting(2.0, late_temperature=1.0).numbers == (2.0, 1.0, 0.0, 0.0)
+    assert WalkSetting(strength=1.0, late_strength=0.0).numbers == (1.0, 1.0, 1.0, 0.0)
+    same = [WalkSetting(5.0), WalkSetting(5.0, late_temperature=1.0)]
     one, other = walk("ring8", same, keys(1)[jnp.asarray([0, 0])], particles=200, steps=5)
     assert not np.array_equal(one, other)
 

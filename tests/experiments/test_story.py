@@ -101,7 +101,7 @@ def test_the_report(study):
 
 
 def test_goes_on_and_refuses_other_settings(study, judge, prompts, monkeypatch):
-    last, report = list(study.found.values())[-1], (study.folder / "table.md").read_text()
+    last, report = list(study.results.values())[-1], (study.folder / "table.md").read_text()
     study.journal.path.write_text(
         "\n".join(study.journal.path.read_text().splitlines()[:-1]) + "\n"
     )
@@ -110,7 +110,7 @@ def test_goes_on_and_refuses_other_settings(study, judge, prompts, monkeypatch):
     monkeypatch.setattr(texts, "generate", lambda *a, **k: drawn.append(a) or real(*a, **k))
     again = story(study.folder, judge=judge, prompts=prompts, **SMALL)
     assert len(drawn) == 1
-    now = list(again.found.values())[-1]
+    now = list(again.results.values())[-1]
     assert now | {"seconds": 0} == last | {"seconds": 0}
     assert (study.folder / "table.md").read_text() == report
     with pytest.raises(ValueError, match="must be new or hold a run with the same"):
@@ -149,11 +149,11 @@ def test_the_usual_judges_and_prompts(monkeypatch):
 def test_samplers_of_families():
     for family, kind in {"mdlm": "Descent", "bd3lm": "Blocks", "llada": "Blocks"}.items():
         lm = sj.load(GOLDENS / family)
-        made = texts.sampler_for(lm, 8, sj.identity(), sj.temperature(0.5))
+        made = texts.text_sampler(lm, 8, sj.identity(), sj.temperature(0.5))
         assert type(made.plan).__name__ == kind
         assert made.plan.length == 8
-    free = texts.sampler_for(lm, 64, sj.identity(), sj.temperature(0.5), ends=True)
-    never = texts.sampler_for(lm, 64, sj.identity(), sj.temperature(0.5), steps=50)
+    free = texts.text_sampler(lm, 64, sj.identity(), sj.temperature(0.5), ends=True)
+    never = texts.text_sampler(lm, 64, sj.identity(), sj.temperature(0.5), steps=50)
     assert (free.plan.blocks, never.plan.blocks) == (2, 1)
     assert never.plan.steps == 50
     assert len(never.guidance.parts) == len(free.guidance.parts) + 1

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import sake_jax as sj
-from sake_jax.core import Context, Tables, View
+from sake_jax.core import Context, Tables
 from sake_jax.guidance.compose import guide, last_word
 from sake_jax.testing import outcome, toy_context, toy_params, toy_view
+from sake_jax.view import View
 
 GAMMAS = (0.0, 0.5, 1.0, 2.0, 3.5)
 PROCESSES = {"absorbing": sj.absorbing(), "uniform": sj.uniform(eps=0.0)}

@@ -5,12 +5,14 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import sake_jax as sj
 from conftest import GOLDENS
 from networks import close, view_of
-from sake_jax.models import network_input, total_noise
-from sake_jax.models.dit import side_by_side, visible
+from sake_jax.models import aligned_features, network_input, total_noise
+from sake_jax.models.mlp import Router
+from sake_jax.models.visible import side_by_side, visible_keys
 
 FAMILIES = (
     "llada",
@@ -20,6 +22,8 @@ FAMILIES = (
     "mdlm",
     "bd3lm",
     "udlm",
+    "sdar",
+    "llada2",
     "llama",
     "qwen2",
     "qwen3",
@@ -124,7 +128,7 @@ def test_bd3lm_training_mask(models, golden):
     lm, g = models["bd3lm"], golden("bd3lm/golden.npz")
     xt, x0 = jnp.asarray(g["xt"]), jnp.asarray(g["x0"])
     inputs = side_by_side(network_input(lm.config, xt, clean=x0))
-    seen = visible(lm.config.network, inputs, inputs.positions, inputs.attend)
+    seen = visible_keys(lm.config.network, inputs, inputs.positions, inputs.attend)
     np.testing.assert_array_equal(seen[0], g["attention_mask_train"].astype(bool))
 
 
@@ -140,3 +144,79 @@ def test_dream_is_shifted_in_the_denoiser_only(models, golden):
     features, _ = lm.denoiser.read(lm.params, view, None)
     shifted = np.concatenate([g["logits_nomask"][:, :1], g["logits_nomask"][:, :-1]], axis=1)
     close(lm.denoiser.head(lm.params, features), shifted)
+
+
+def test_sdar_equals_the_reference_with_both_masks(models, golden):
+    lm, g = models["sdar"], golden("sdar/golden.npz")
+    close(lm.logits(g["input_ids"]), g["logits"])
+    close(lm.hidden(g["input_ids"]), g["last_hidden"])
+    inputs = network_input(lm.config, jnp.asarray(g["input_ids"]))
+    seen = visible_keys(lm.config.network, inputs, inputs.positions, inputs.attend)
+    np.testing.assert_array_equal(seen[0], g["attention_mask_block_causal"].astype(bool))
+    both_ways = dataclasses.replace(lm.config.network, block_size=0)
+    features = aligned_features(both_ways, lm.params, inputs)
+    close(lm.denoiser.head(lm.params, features), g["logits_bidirectional"])
+
+
+def test_sdar_reads_finished_blocks_from_the_cache(models, golden):
+    """The prompt's blocks first, then each block while it is noise, then once more when it is
+    written: all of that is one read of the block and the one before."""
+    lm, g = models["sdar"], golden("sdar/golden_kvcache.npz")
+    clean, noisy = jnp.asarray(g["clean"]), jnp.asarray(g["noisy"])
+    block = lm.config.network.block_size
+    cache = lm.denoiser.empty_cache(lm.params, *clean.shape)
+    first = view_of(lm, clean.at[:, 8:].set(lm.config.mask_id), start=4, width=4, span=None)
+    features, cache = lm.denoiser.read(lm.params, first, cache)
+    close(lm.denoiser.head(lm.params, features[:, :8]), g["logits_prefill"])
+    for at in range(2):
+        start = 8 + block * at
+        tokens = clean.at[:, start:].set(noisy[:, start:])
+        view = view_of(lm, tokens, start=start, width=block, span=(0, block))
+        features, cache = lm.denoiser.read(lm.params, view, cache)
+        rows = features[:, start : start + block]
+        close(lm.denoiser.head(lm.params, rows), g["logits_noisy"][:, at])
+        view = view_of(lm, clean, start=start, width=block, span=(0, block))
+        features, cache = lm.denoiser.read(lm.params, view, cache)
+        rows = features[:, start : start + block]
+        close(lm.denoiser.head(lm.params, rows), g["logits_clean"][:, at])
+    np.testing.assert_allclose(
+        np.moveaxis(np.asarray(cache.kv.values), 2, 3), g["values"], atol=2e-4
+    )
+
+
+def test_sdar_training_form(models, golden):
+    """Two texts that the reference packs into one row are two rows here."""
+    lm, g = models["sdar"], golden("sdar/golden_train.npz")
+    whole = g["concat_input_ids"][0]
+    close(lm.logits(whole[None, :12], clean=whole[None, 12:]), g["logits"][:1, :12])
+    packed, logits = g["concat_input_ids"][1], g["logits"][1]
+    close(lm.logits(packed[None, :4], clean=packed[None, 4:8]), logits[None, :4])
+    close(lm.logits(packed[None, 8:16], clean=packed[None, 16:]), logits[None, 8:16])
+
+
+def test_llada2_equals_the_reference_with_both_masks(models, golden):
+    lm, g = models["llada2"], golden("llada2/golden.npz")
+    in_fours = lm.denoiser.with_block(4).config
+    inputs = network_input(lm.config, jnp.asarray(g["input_ids"]))
+    seen = visible_keys(in_fours, inputs, inputs.positions, inputs.attend)
+    np.testing.assert_array_equal(seen[0], g["attention_mask_block_causal"].astype(bool))
+    for network, name in (
+        (in_fours, "logits"),
+        (dataclasses.replace(in_fours, block_size=0), "logits_bidirectional"),
+    ):
+        features = aligned_features(network, lm.params, inputs)
+        close(lm.denoiser.head(lm.params, features), g[name])
+    close(aligned_features(in_fours, lm.params, inputs), g["last_hidden"])
+
+
+def test_llada2_routes_as_the_reference(models, golden):
+    lm, g = models["llada2"], golden("llada2/golden_routing.npz")
+    router = Router(lm.config.network, rngs=nnx.Rngs(0))
+    stored = lm.params["blocks"]["mlp"]["router"]
+    at = np.flatnonzero((np.asarray(stored["bias"]) == g["expert_bias"]).all(axis=1))[0]
+    router.kernel.value, router.bias.value = stored["kernel"][at], stored["bias"][at]
+    weights, experts = router(jnp.asarray(g["hidden"]))
+    dense = np.zeros(g["dense_weight"].shape, np.float32)
+    np.put_along_axis(dense, np.asarray(experts), np.asarray(weights), axis=1)
+    np.testing.assert_allclose(dense, g["dense_weight"], atol=1e-5)
+    np.testing.assert_array_equal(np.sort(experts, axis=1), np.sort(g["topk_index"], axis=1))

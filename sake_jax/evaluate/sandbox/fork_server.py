@@ -89,8 +89,8 @@ class ForkServer:
             readable, writable, _ = select.select([self._reading], unsent, [], left)
             if writable:
                 self._write()
-            if readable and (found := self._lines.read()):
-                return found
+            if readable and (lines := self._lines.read()):
+                return lines
             if self._lines.ended:
                 raise ServerDied("the server died")
         return []

@@ -57,11 +57,11 @@ def run_programs(
     require(not isinstance(programs, str), rule, programs, "put a single one in a list")
     workers = _cores() if workers is None else whole("workers", workers)
     require(hasattr(os, "fork"), "the system must have fork", os.name, "run programs elsewhere")
-    found = None if unsafe else containment()
+    tried = None if unsafe else containment()
     rule = "programs must run in namespaces of their own"
     remedy = "allow them on this system, or pass unsafe=True for programs that you trust"
-    require(found is None or found.refused is None, rule, found and found.refused, remedy)
-    shared = found.libraries if found else None
+    require(tried is None or tried.refused is None, rule, tried and tried.refused, remedy)
+    shared = tried.libraries if tried else None
     return _Run(programs, limits, workers, not unsafe, shared).outcomes()
 
 

@@ -9,9 +9,9 @@ import sys
 def main() -> None:
     """Serves until the caller hangs up."""
     folder = os.path.dirname(os.path.abspath(__file__))
-    found = importlib.util.spec_from_file_location("contained", os.path.join(folder, "__init__.py"))
-    assert found is not None
-    sys.modules["contained"] = importlib.util.module_from_spec(found)
+    spec = importlib.util.spec_from_file_location("contained", os.path.join(folder, "__init__.py"))
+    assert spec is not None
+    sys.modules["contained"] = importlib.util.module_from_spec(spec)
     importlib.import_module("contained.server").main()
 
 

@@ -12,8 +12,8 @@ LEFT_OUT = ("_tkinter", "_test", "_ctypes_test", "_xx", "xx")
 
 def standard_folders() -> list[str]:
     """Where this interpreter imports its standard library from."""
-    found = [os.path.abspath(path) for path in sys.path if os.path.isdir(path)]
-    return [path for path in found if not any(_inside(path, other) for other in found)]
+    folders = [os.path.abspath(path) for path in sys.path if os.path.isdir(path)]
+    return [path for path in folders if not any(_inside(path, other) for other in folders)]
 
 
 def shared_libraries() -> list[str]:
@@ -49,16 +49,16 @@ def _load(path: str) -> None:
 
 
 def _loaded() -> list[str]:
-    found: list[str] = []
+    paths: list[str] = []
 
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
     def visit(entry: int, size: int, data: int) -> int:
         name = ctypes.c_char_p.from_address(entry + ctypes.sizeof(ctypes.c_void_p)).value
-        found.append(os.path.normpath(os.fsdecode(name or b"")))
+        paths.append(os.path.normpath(os.fsdecode(name or b"")))
         return 0
 
     ctypes.CDLL(None).dl_iterate_phdr(visit, None)
-    return [path for path in found if os.path.isabs(path) and os.path.isfile(path)]
+    return [path for path in paths if os.path.isabs(path) and os.path.isfile(path)]
 
 
 def _inside(path: str, folder: str) -> bool:

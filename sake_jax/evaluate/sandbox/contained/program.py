@@ -88,12 +88,12 @@ def keys() -> list[tuple[str, types.ModuleType, bool]]:
     all modules would copy the memory that programs share.
     """
     own = __name__.rpartition(".")[0]
-    found = []
+    modules = []
     for name, module in sys.modules.items():
         top = name.partition(".")[0]
         if top in ("ctypes", "_ctypes", own, "__main__"):
-            found.append((name, module, "ctypes" in top or "ctypes" in vars(module)))
-    return found
+            modules.append((name, module, "ctypes" in top or "ctypes" in vars(module)))
+    return modules
 
 
 def _ignore(function: Callable | None) -> None:

@@ -33,12 +33,12 @@ def main() -> None:
 
 def _settings() -> dict:
     """The caller's first line; it sends no other before it has an answer."""
-    lines, found = wire.Lines(0), []
-    while not found:
-        found = lines.read()
+    reader, lines = wire.Lines(0), []
+    while not lines:
+        lines = reader.read()
         if lines.ended:
             os._exit(0)
-    return found[0]
+    return lines[0]
 
 
 def _prepare(settings: dict) -> keeper.House:

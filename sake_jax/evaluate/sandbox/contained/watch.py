@@ -99,7 +99,7 @@ class Watch:
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
         poll.register(self._ended, select.POLLIN)
-        return any(found == self._ended for found, _ in poll.poll(max(0.0, seconds) * 1000))
+        return any(ready == self._ended for ready, _ in poll.poll(max(0.0, seconds) * 1000))
 
     def _receive(self) -> tuple[bytes | None, int | None]:
         """A message if there is one, and its sender's process id where the kernel tells."""

@@ -1,0 +1,186 @@
+"""LLaDA2.0 and 2.1 (arXiv 2512.15745): experts behind a sigmoid gate, block after block.
+
+Both have the same network; 2.1 is drawn with a loop that edits what it has written.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sake_jax.conversion.families import llama
+from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.rules import Rule
+from sake_jax.models import ModelConfig, TransformerConfig
+
+MASK_ID, BLOCK = 156_895, 32
+"""Of the published models, whose configs name neither."""
+
+FIXED = {
+    "hidden_act": "silu",
+    "norm_head": False,
+    "norm_topk_prob": True,
+    "score_function": "sigmoid",
+    "use_bias": False,
+    "use_sliding_window": False,
+}
+ATTENTION = {
+    "query_key_value": "qkv.kernel",
+    "dense": "out.kernel",
+    "query_layernorm": "query_norm.weight",
+    "key_layernorm": "key_norm.weight",
+}
+
+
+def config(c: Mapping[str, Any]) -> ModelConfig:
+    """Our config from the checkpoint's."""
+    expect(c, FIXED)
+    dense, shared = c.get("first_k_dense_replace", 0), c.get("num_shared_experts") or 0
+    chosen, width = value(c, "num_experts_per_tok"), value(c, "moe_intermediate_size")
+    head_dim = c.get("head_dim") or value(c, "hidden_size") // value(c, "num_attention_heads")
+    rotary = int(head_dim * c.get("partial_rotary_factor", 1.0))
+    network = llama.network(
+        c,
+        F=width,
+        qkv_bias=c.get("use_qkv_bias", False),
+        fused_qkv=True,
+        qk_norm=c.get("use_qk_norm", True),
+        rotary_dim=0 if rotary == head_dim else rotary,
+        experts=value(c, "num_experts"),
+        experts_per_token=chosen,
+        normalize_experts=chosen > 1,
+        expert_score="sigmoid",
+        expert_bias=c.get("moe_router_enable_expert_bias", True),
+        expert_groups=c.get("n_group") or 1,
+        groups_per_token=c.get("topk_group") or 1,
+        expert_scale=c.get("routed_scaling_factor", 1.0),
+        shared_F=shared * width,
+        dense_layers=dense,
+        dense_F=value(c, "intermediate_size") if dense else 0,
+        block_size=c.get("block_size") or BLOCK,
+    )
+    mask = c.get("mask_token_id", MASK_ID if network.V > MASK_ID else None)
+    return FAMILY.model(network, mask_id=mask, **tokens(c))
+
+
+def describe(config: ModelConfig) -> dict[str, Any]:
+    """The checkpoint's config from ours."""
+    c = config.network
+    assert isinstance(c, TransformerConfig)
+    return llama.describe(config, "LLaDA2MoeModelLM", "llada2_moe") | {
+        "block_size": c.block_size,
+        "first_k_dense_replace": c.dense_layers,
+        "intermediate_size": c.dense_F or c.F,
+        "moe_intermediate_size": c.F,
+        "moe_router_enable_expert_bias": c.expert_bias,
+        "n_group": c.expert_groups,
+        "norm_topk_prob": True,
+        "num_experts": c.experts,
+        "num_experts_per_tok": c.experts_per_token,
+        "num_shared_experts": c.shared_F // c.F,
+        "partial_rotary_factor": (c.rotary_dim or c.head_dim) / c.head_dim,
+        "routed_scaling_factor": c.expert_scale,
+        "score_function": "sigmoid",
+        "topk_group": c.groups_per_token,
+        "use_qk_norm": c.qk_norm,
+        "use_qkv_bias": c.qkv_bias,
+    }
+
+
+def rules(config: ModelConfig) -> list[Rule]:
+    """The rule table; the first, dense layers are a stack of their own."""
+    c = config.network
+    assert isinstance(c, TransformerConfig)
+    table = [
+        Rule("model.word_embeddings.weight", "input.rows"),
+        Rule("model.norm.weight", "norm.weight"),
+    ]
+    table += [] if c.tied else [Rule("lm_head.weight", "output.rows")]
+    dense = [Rule(f"mlp.{theirs}.weight", f"mlp.{ours}.kernel") for theirs, ours in _MLP]
+    if c.dense_layers:
+        table += _layers("first", [*_every_layer(c), *dense], 0)
+    return table + _layers("blocks", [*_every_layer(c), *_experts(c)], c.dense_layers)
+
+
+_MLP = tuple(llama.MLP.items())
+
+
+def _every_layer(c: TransformerConfig) -> list[Rule]:
+    norms = {"input_layernorm": "attention_norm", "post_attention_layernorm": "mlp_norm"}
+    has = {"query_layernorm": c.qk_norm, "key_layernorm": c.qk_norm}
+    rules = [Rule(f"{theirs}.weight", f"{ours}.weight") for theirs, ours in norms.items()]
+    rules += [
+        Rule(f"attention.{theirs}.weight", f"attention.{ours}")
+        for theirs, ours in ATTENTION.items()
+        if has.get(theirs, True)
+    ]
+    bias = Rule("attention.query_key_value.bias", "attention.qkv.bias")
+    return [*rules, bias] if c.qkv_bias else rules
+
+
+def _experts(c: TransformerConfig) -> list[Rule]:
+    rules = [Rule("mlp.gate.weight", "mlp.router.kernel")]
+    rules += [Rule("mlp.gate.expert_bias", "mlp.router.bias")] if c.expert_bias else []
+    for theirs, ours in _MLP:
+        rules.append(Rule(f"mlp.experts.{{expert}}.{theirs}.weight", f"mlp.{ours}.kernel", True))
+        if c.shared_F:
+            rules.append(Rule(f"mlp.shared_experts.{theirs}.weight", f"mlp.shared.{ours}.kernel"))
+    return rules
+
+
+def _layers(stack: str, rules: list[Rule], first: int) -> list[Rule]:
+    """Rules of one layer for all layers of a stack."""
+    return [
+        Rule(f"model.layers.{{layer}}.{r.source}", f"{stack}.{r.target}", r.transposed, first)
+        for r in rules
+    ]
+
+
+SHARED = {
+    "eos_token_id": 156_892,
+    "first_k_dense_replace": 1,
+    "head_dim": 128,
+    "max_position_embeddings": 32_768,
+    "n_group": 8,
+    "num_experts": 256,
+    "num_experts_per_tok": 8,
+    "num_key_value_heads": 4,
+    "num_shared_experts": 1,
+    "pad_token_id": 156_892,
+    "partial_rotary_factor": 0.5,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 600_000,
+    "routed_scaling_factor": 2.5,
+    "topk_group": 4,
+    "vocab_size": 157_184,
+}
+MINI = SHARED | {
+    "hidden_size": 2048,
+    "intermediate_size": 5120,
+    "moe_intermediate_size": 512,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 20,
+}
+FLASH = SHARED | {
+    "hidden_size": 4096,
+    "intermediate_size": 9216,
+    "moe_intermediate_size": 1024,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+}
+
+FAMILY = Family(
+    name="llada2",
+    architectures=("LLaDA2MoeModelLM",),
+    config=config,
+    describe=describe,
+    rules=rules,
+    embedding="model.word_embeddings.weight",
+    published={
+        "llada2-mini": MINI,
+        "llada2.0-mini": MINI,
+        "llada2.1-mini": MINI,
+        "llada2.0-flash": FLASH,
+        "llada2.1-flash": FLASH,
+    },
+    sampler="block",
+    positions="tokens",
+)
