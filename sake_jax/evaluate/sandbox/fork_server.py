@@ -20,7 +20,7 @@ FLAGS = ("-s", "-S", "-P", "-X", "utf8")
 """Nothing but the standard library: no site packages, no folder of the caller."""
 PASSED_ON = ("LD_LIBRARY_PATH",)
 """Variables that an interpreter may need to start; programs see none."""
-START = 60.0
+START = 300.0
 """Seconds in which a server must be ready."""
 
 

@@ -17,7 +17,8 @@ class Limits:
     """
 
     seconds: float = 10.0
-    """By the clock on the wall."""
+    """By the clock, less the time that a program was ready to run while others did: the verdict
+    does not depend on how busy the machine is. At most 20 times that by the clock."""
     cpu_seconds: int | None = None
     """Of processor time, for each process; `seconds`, rounded up, unless given."""
     memory: int = 1024 * MEBIBYTE

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from sake_jax.checks import require, whole
+from sake_jax.evaluate.sandbox.contained.watch import LATEST
 from sake_jax.evaluate.sandbox.containment import containment
 from sake_jax.evaluate.sandbox.fork_server import ForkServer, Refused, ServerDied
 from sake_jax.evaluate.sandbox.limits import Limits
 from sake_jax.evaluate.sandbox.outcome import Outcome
 
 USUAL = Limits()
-GRACE = 40.0
-"""Seconds beyond a program's own until the server is taken for dead."""
+GRACE = 160.0
+"""Seconds beyond a program's longest until the server is taken for dead: more than it has to
+begin."""
 STARTS = 3
 """Tries to start a server."""
 
@@ -125,7 +127,7 @@ class _Run:
             if not jobs:
                 return
             job = jobs.popleft()
-            self._deadlines[job] = time.monotonic() + self._limits.seconds + GRACE
+            self._deadlines[job] = time.monotonic() + LATEST * self._limits.seconds + GRACE
             server.send({"job": job, "source": self._programs[job]})
 
     def _step(self, server: ForkServer) -> None:

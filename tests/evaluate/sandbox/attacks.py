@@ -82,6 +82,17 @@ class Gone(Exception):
     def __str__(self): os._exit(0)
 raise Gone
 """,
+    "memory that nobody counts": """
+import mmap
+for _ in range(64):
+    shared = mmap.mmap(-1, 16 << 20)
+    shared[:] = bytes(len(shared))
+    shared.madvise(mmap.MADV_DONTNEED)
+""",
+    "memory of zeros": """
+import mmap
+with open("/dev/zero", "r+b") as zeros: mmap.mmap(zeros.fileno(), 16 << 20)
+""",
 }
 
 REACH = {
@@ -121,6 +132,7 @@ import socket
 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('1.1.1.1', 53))
 """,
     "socket to a machine's host": "import socket; socket.socket(40, socket.SOCK_STREAM)",
+    "pair of sockets to the kernel": "import socket; socket.socketpair(16, socket.SOCK_RAW)",
     "socket to the kernel": "import socket; socket.socket(16, socket.SOCK_RAW)",
     "abstract socket": "import socket; socket.socket(socket.AF_UNIX).connect({name!r})",
     "host name": "import socket; assert socket.gethostname() != 'program'",
@@ -207,6 +219,28 @@ def cheat(frame, event, argument):
     if frame.f_code.co_name == "check": frame.f_locals["answer"] = 42
     return cheat
 sys.settrace(cheat)
+""",
+    "profiler": """
+import sys
+def cheat(frame, event, argument):
+    if frame.f_code.co_name == "check": frame.f_locals["answer"] = 42
+sys.setprofile(cheat)
+""",
+    "the real profiler": """
+import importlib.machinery, sys, _imp
+again = _imp.create_builtin(importlib.machinery.ModuleSpec("sys", None))
+again.setprofile(lambda *_: None)
+""",
+    "a name that lies": """
+import importlib.machinery, importlib.util
+class Name(str):
+    def rpartition(self, mark): return "", "", "math"
+    def startswith(self, *_): return False
+names = "_testcapi", "_xxsubinterpreters", "_interpreters"
+found = filter(None, map(importlib.machinery.PathFinder.find_spec, names))
+spec = next(found)
+spec.name = Name(spec.name)
+importlib.util.module_from_spec(spec)
 """,
     "the real tracer": """
 import importlib.machinery, sys, _imp

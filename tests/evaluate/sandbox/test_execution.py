@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sake_jax.evaluate.sandbox import HUMAN_EVAL, Limits, Outcome, fork_server, run, run_programs
+from sake_jax.evaluate.sandbox.contained.watch import LATEST
 from sake_jax.evaluate.sandbox.containment import Containment, containment
 from sake_jax.evaluate.sandbox.fork_server import ForkServer
 
@@ -83,7 +84,9 @@ def test_endings_and_their_order(unsafe):
     for outcome, (source, why) in zip(found, ENDINGS.items(), strict=True):
         assert outcome.why.startswith(why), source[:80]
         assert outcome.passed == (outcome.why == "passed")
-        assert 0 <= outcome.seconds < QUICK.seconds + 5
+        assert 0 <= outcome.seconds < LATEST * QUICK.seconds + 5, (
+            "the clock is only the last resort"
+        )
     assert found[list(ENDINGS).index("while True: pass")].seconds >= QUICK.seconds
 
 
@@ -195,15 +198,11 @@ def test_arguments_and_no_programs():
 
 @needs_namespaces
 def test_workers_run_side_by_side():
-    def seconds(workers):
-        begun = time.monotonic()
-        found = run_programs(["import time; time.sleep(0.4)"] * 4, workers=workers)
-        assert all(each.passed for each in found)
-        return time.monotonic() - begun
-
-    one, four = seconds(1), seconds(4)
-    assert one >= 1.6
-    assert four < one
+    """Together they sleep for longer than the call takes, even if it is slow to begin."""
+    begun = time.monotonic()
+    outcomes = run_programs(["import time; time.sleep(4)"] * 4, workers=4)
+    assert all(each.passed for each in outcomes)
+    assert time.monotonic() - begun < sum(each.seconds for each in outcomes)
 
 
 @needs_namespaces

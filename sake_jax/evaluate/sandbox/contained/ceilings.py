@@ -68,6 +68,21 @@ def resident(processes: int | None, first: int, own: int) -> int:
     return total
 
 
+def scheduled(processes: int | None, first: int) -> tuple[float, float]:
+    """Seconds that a process and its offspring have run, together; and that one of their threads
+    has been ready to run and did not, at most. 0 where the kernel does not tell.
+    """
+    ran, longest, left = 0, 0, [str(first)]
+    while left and processes is not None:
+        name = left.pop()
+        with contextlib.suppress(OSError, ValueError):  # it may end at any moment
+            left += _children(processes, name)
+            for task in _tasks(processes, name):
+                runs, waits, _ = _read(processes, f"{name}/task/{task}/schedstat").split()
+                ran, longest = ran + int(runs), max(longest, int(waits))
+    return ran / 1e9, longest / 1e9
+
+
 def size(processes: int | None, name: str = "self") -> int:
     """Bytes in memory of one process."""
     if processes is None:
@@ -76,15 +91,18 @@ def size(processes: int | None, name: str = "self") -> int:
     return pages * resource.getpagesize()
 
 
-def _children(processes: int, name: str) -> list[str]:
+def _tasks(processes: int, name: str) -> list[str]:
     folder = os.open(f"{name}/task", os.O_RDONLY, dir_fd=processes)
     try:
-        tasks = os.listdir(folder)
+        return os.listdir(folder)
     finally:
         os.close(folder)
+
+
+def _children(processes: int, name: str) -> list[str]:
     return [
         child
-        for task in tasks
+        for task in _tasks(processes, name)
         for child in _read(processes, f"{name}/task/{task}/children").split()
     ]
 

@@ -6,7 +6,8 @@ from . import kernel, libraries
 
 BEDROCK = "/proc"
 """Where the new root is built: a folder that every system has and that holds no file of Python."""
-DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+DEVICES = ("/dev/null", "/dev/random", "/dev/urandom")
+"""Not /dev/zero: mapped, it is memory that nothing counts."""
 EXTRAS = ("/etc/ld.so.cache", "/usr/share/zoneinfo")
 """Where libraries are looked up, and what `zoneinfo` reads."""
 THIRD_PARTY = ("site-packages", "dist-packages")
@@ -63,3 +64,4 @@ def _bind(path: str, target: str) -> None:
     # What the host forbids for a mount must stay forbidden, or the kernel refuses.
     sealed |= os.statvfs(target).f_flag & (kernel.NO_DEVICES | kernel.NO_EXECUTION)
     kernel.mount("none", target, None, kernel.REMOUNT | kernel.BIND | sealed)
+    kernel.seal_below(target)

@@ -1,6 +1,7 @@
 """Calls to the Linux kernel that Python has no function for."""
 
 import ctypes
+import errno
 import os
 import platform
 import signal
@@ -12,6 +13,7 @@ ALL_NEW = NEW_USER | NEW_PID | NEW_NET | NEW_MOUNT | NEW_IPC | NEW_HOST_NAME
 READ_ONLY, NO_SETUID, NO_DEVICES, NO_EXECUTION = 1, 2, 4, 8
 REMOUNT, BIND, RECURSIVE, PRIVATE = 32, 4096, 16384, 1 << 18
 DETACH = 2
+SET_ATTRIBUTES, HERE, ALL_BELOW = 442, -100, 0x8000  # mount_setattr, on all machines
 
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 """Of the calls here the only one without a function in libc."""
@@ -44,6 +46,19 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
         call("mount", os.fsencode(source), os.fsencode(target), system, flags, options.encode())
     except OSError as error:
         raise OSError(error.errno, f"{error.strerror} ({source} on {target})") from None
+
+
+def seal_below(folder: str) -> None:
+    """Makes everything that is mounted below a folder read-only as well; a remount changes the
+    folder's own mount alone."""
+    wanted = (ctypes.c_uint64 * 4)(READ_ONLY | NO_SETUID, 0, 0, 0)
+    try:
+        here, size = ctypes.c_long(HERE), ctypes.sizeof(wanted)
+        path = os.fsencode(folder)
+        call("syscall", SET_ATTRIBUTES, here, path, ALL_BELOW, ctypes.byref(wanted), size)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:  # before Linux 5.12
+            raise
 
 
 def pivot_root(folder: str) -> None:

@@ -76,7 +76,7 @@ def _tidy(doomed: list[tuple[str, types.ModuleType, bool]]) -> dict:
     sys.modules[NAME] = sys.modules["__main__"] = module
     sys.argv[:] = [NAME]
     random.seed(0)  # the same verdict each time
-    sys.settrace = _ignore
+    sys.settrace = sys.setprofile = _ignore
     sys.addaudithook(_guard)
     return module.__dict__
 
@@ -97,7 +97,8 @@ def keys() -> list[tuple[str, types.ModuleType, bool]]:
 
 
 def _ignore(function: Callable | None) -> None:
-    """Instead of `sys.settrace`: a tracer can leave out lines, those of the tests too."""
+    """Instead of `sys.settrace` and `sys.setprofile`: who watches frames can change them, or leave
+    out lines, those of the tests too."""
 
 
 def _guard(event: str, arguments: tuple) -> None:
@@ -106,11 +107,12 @@ def _guard(event: str, arguments: tuple) -> None:
     Its words are constants: what it looked up elsewhere, the program could change.
     """
     if event == "import":
-        last = arguments[0].rpartition(".")[2]
+        # A string made by us: the program's own, of a class of its own, could lie.
+        last = "".join((arguments[0],)).rpartition(".")[2]
         # Memory, the interpreter's own tests, and interpreters that would have no guard.
         if last.startswith(("ctypes", "_ctypes", "_test", "_interp", "_xx")):
             raise ImportError(f"programs have no {last}")
-    elif event in {"sys.settrace", "sys.monitoring.register_callback"}:
+    elif event in {"sys.settrace", "sys.setprofile", "sys.monitoring.register_callback"}:
         raise PermissionError(f"programs may not use {event}")
     elif event == "object.__setattr__":
         if arguments[1] == "__code__" and arguments[0].__code__.co_name == "_guard":

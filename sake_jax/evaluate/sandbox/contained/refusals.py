@@ -12,6 +12,8 @@ import struct
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """As the kernel numbers them, for the machines that the numbers below are known of."""
 
+NOWHERE = 0xFFFF
+"""The number of a call that an architecture does not have."""
 REFUSED = {  # x86_64, aarch64
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -27,6 +29,7 @@ REFUSED = {  # x86_64, aarch64
     "fsopen": (430, 430),
     "fspick": (433, 433),
     "init_module": (175, 105),
+    "io_setup": (206, 0),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425),
@@ -36,6 +39,7 @@ REFUSED = {  # x86_64, aarch64
     "keyctl": (250, 219),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
+    "modify_ldt": (154, NOWHERE),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
@@ -67,17 +71,22 @@ REFUSED = {  # x86_64, aarch64
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
 }
-CLONE, CLONE3, SOCKET = (56, 220), (435, 435), (41, 198)
+CLONE, CLONE3, MMAP = (56, 220), (435, 435), (9, 222)
+SOCKETS = ((41, 198), (53, 199))
+"""`socket` and `socketpair`."""
 FAMILIES = (1, 2, 10)
 """Of sockets that a network namespace keeps inside: UNIX and the internet's. Those to the host of
 a virtual machine, for one, it does not."""
 NAMESPACES = 0x7E020000
 """The flags of clone that make namespaces."""
+SHARED, ANONYMOUS = 0x01, 0x20
+"""The flags of mmap for memory that processes share and that no file holds: once it is out of
+sight of all of them, nothing counts it as theirs."""
 X32 = 0x40000000
 """x86_64 knows a second numbering of its calls, from here on."""
 
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # bytes into what the filter sees
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT, FOURTH_ARGUMENT = 0, 4, 16, 40  # bytes into what it sees
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
 
@@ -95,19 +104,42 @@ def instructions() -> bytes:
     ]
     for numbers in REFUSED.values():
         steps += _answer(EQUAL, numbers[which], ERROR | errno.EPERM)
-    steps += [
-        _step(EQUAL, SOCKET[which], skip_unless=len(FAMILIES) + 3),
+    for numbers in SOCKETS:
+        steps += _call(numbers[which], _families())
+    steps += _call(MMAP[which], _unshared_memory())
+    steps += _call(CLONE[which], _same_namespaces())
+    return b"".join([*steps, _step(RETURN, ALLOW)])
+
+
+def _call(number: int, steps: list[bytes]) -> list[bytes]:
+    """What is asked about one call; the steps end with an answer whatever happens."""
+    return [_step(EQUAL, number, skip_unless=len(steps)), *steps]
+
+
+def _families() -> list[bytes]:
+    return [
         _step(LOAD, FIRST_ARGUMENT),
         *(_step(EQUAL, each, skip_if=len(FAMILIES) - at) for at, each in enumerate(FAMILIES)),
         _step(RETURN, ERROR | errno.EAFNOSUPPORT),
         _step(RETURN, ALLOW),
-        _step(EQUAL, CLONE[which], skip_if=1),
+    ]
+
+
+def _unshared_memory() -> list[bytes]:
+    return [
+        _step(LOAD, FOURTH_ARGUMENT),
+        _step(ANY_BIT, ANONYMOUS, skip_unless=2),
+        *_answer(ANY_BIT, SHARED, ERROR | errno.EPERM),
         _step(RETURN, ALLOW),
+    ]
+
+
+def _same_namespaces() -> list[bytes]:
+    return [
         _step(LOAD, FIRST_ARGUMENT),
         *_answer(ANY_BIT, NAMESPACES, ERROR | errno.EPERM),
         _step(RETURN, ALLOW),
     ]
-    return b"".join(steps)
 
 
 def _answer(test: int, value: int, answer: int) -> list[bytes]:

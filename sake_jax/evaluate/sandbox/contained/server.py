@@ -36,7 +36,7 @@ def _settings() -> dict:
     reader, lines = wire.Lines(0), []
     while not lines:
         lines = reader.read()
-        if lines.ended:
+        if reader.ended:
             os._exit(0)
     return lines[0]
 
