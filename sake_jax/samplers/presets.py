@@ -116,7 +116,7 @@ def ancestral(
     process: Process | None = None,
     final: str | None = None,
     least: Number = 1e-5,
-    reuse: bool | None = None,
+    reuse: bool | str | None = None,
     noise: Noise = gumbel,
     record: str = "brief",
 ) -> Sampler:
@@ -140,8 +140,9 @@ def ancestral(
       final: what is done about the noise that is left: "argmax" (ddpm), "draw" (analytic) or
         "none"; by default "argmax" with a mask token, else "none".
       least: the noise level before that.
-      reuse: does not read a canvas again that a step left unchanged (ddpm_cache); by default
-        wherever the model does not look at the time.
+      reuse: does not read a row again that a step left unchanged (ddpm_cache); by default
+        wherever the model does not look at the time. "stale" does so there too, and predicts for
+        an earlier time.
       noise: where Gumbel noise comes from.
       record: see `sampler`.
     """
@@ -173,7 +174,8 @@ def block(
     guidance: Guidance | None = None,
     draw: Guidance | None = None,
     first_hitting: bool | None = None,
-    cache: str = "exact",
+    cache: str | None = None,
+    reuse: bool | str = False,
     pace: str = "even",
     noise: Noise = gumbel,
     record: str = "brief",
@@ -199,8 +201,13 @@ def block(
       draw: changes the draw only; `top_p(p, crossing=False)` is the reference's nucleus.
       first_hitting: writes one token a step, at a position drawn uniformly: what sampling in
         ever smaller steps of time comes to, without the steps in which nothing happens
-        (Zheng et al. 2025). By default unless `steps` are given.
-      cache: "exact" keeps keys and values of finished blocks; "none" gives the same tokens.
+        (Zheng et al. 2025). By default unless `steps` are given or the model looks at the time.
+      cache: "exact" keeps keys and values of finished blocks, "none" gives the same tokens. By
+        default "exact", but "none" for a model that looks at the time: keys of finished blocks
+        belong to the noise level that they were computed at, so none can be kept.
+      reuse: True does not read a row again that a step left as it was, without a cache. "stale"
+        does so also for a model that looks at the time, which then predicts for an earlier time:
+        with cache="none" and pace="stretched" that is the reference's own sampler.
       pace: "even", or "stretched" for the reference's times; see `blocks`.
       noise: where Gumbel noise comes from.
       record: see `sampler`.
@@ -209,15 +216,21 @@ def block(
     config = getattr(denoiser, "config", None)
     size = getattr(config, "block_size", 0)
     rule, remedy = "block needs a model of block diffusion", "use masked or ancestral"
-    require(size > 0, rule, config or denoiser, remedy)
+    require(size > 0, rule, type(denoiser).__name__, remedy)
+    timed = getattr(config, "time_conditioning", False)
+    if cache is None:
+        cache = "none" if timed or reuse else "exact"
     one_of("cache", cache, ("none", "exact"))
+    rule = "cache='exact' needs a network that does not look at the time"
+    require(cache == "none" or not timed, rule, "one that does", "leave cache out")
     one_of("pace", pace, ("even", "stretched"))
-    first_hitting = steps is None if first_hitting is None else first_hitting
+    first_hitting = steps is None and not timed if first_hitting is None else first_hitting
     if first_hitting:
         rule, remedy = "first_hitting takes one step for each column", "leave steps out"
         require(steps is None or steps == length, rule, steps, remedy)
         rule = "first_hitting needs a network that does not look at the time"
-        require(not getattr(config, "time_conditioning", False), rule, config, "turn it off")
+        remedy = "pass first_hitting=False, and steps= for the number of steps in time"
+        require(not timed, rule, "one that does", remedy)
     return sampler(
         denoiser,
         blocks(length, _one_each(length, steps), size, pace=pace, cache=cache, ahead=False),
@@ -225,6 +238,7 @@ def block(
         draw=draw,
         process=identity_process(draws_mask=False) if first_hitting else absorbing(),
         reveal=in_random_order if first_hitting else None,
+        reuse=reuse,
         noise=noise,
         record=record,
     )
