@@ -26,8 +26,9 @@ from sake_jax.conversion.weights import Cast, Mapped, Weights
 from sake_jax.models import ModelConfig, NetworkConfig, abstract, exact_params, flatten_params
 
 READABLE = ("float32", "bfloat16", "float16", "int8")
-SLACK = 100
-"""Tensors that a config may describe beyond twice the stored ones, before all are named."""
+SLACK, SMALL = 100, 2**20
+"""Tensors that a config may describe beyond twice the stored ones, and sizes that cost nothing: the
+comparison of all names and shapes says what is wrong with those."""
 STACKED = "blocks."
 """Where the parameters with a leading axis of layers are."""
 
@@ -127,7 +128,7 @@ def require_stored(network: NetworkConfig, tensors: int, source: Source) -> None
     }
     for name, width in widths.items():
         rule = f"the {name} in config.json must be a size of the tensors, {stored:,} numbers in all"
-        require(width <= stored, rule, width, "check the sizes in it")
+        require(width <= max(stored, SMALL), rule, width, "check the sizes in it")
 
 
 def _check_tied(source: Source, head: str, table: str) -> None:

@@ -30,10 +30,10 @@ def plain_errors() -> Iterator[None]:
         if message is None:
             raise
         print_error(message)
-        sharding.leave(1, message)
+        sharding.leave(1, printable(message))
     except (ValueError, OSError, ImportError) as error:
         print_error(str(error))
-        sharding.leave(1, str(error))
+        sharding.leave(1, printable(str(error)))
         raise typer.Exit(1) from error
 
 

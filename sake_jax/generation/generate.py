@@ -208,10 +208,13 @@ def replay(
       lm: the model; loaded from where it was by default.
       trusted: modules with guidances or rules of your own; see `generation.settings.rebuild`.
     """
-    found = settings if isinstance(settings, dict) else _read(Path(settings))
+    saved = settings if isinstance(settings, dict) else _read(Path(settings))
     rule, remedy = "settings must be complete to be replayed", "see why, and define it by a name"
-    require("incomplete" not in found, rule, found.get("incomplete"), remedy)
-    model = found["model"]
+    require("incomplete" not in saved, rule, saved.get("incomplete"), remedy)
+    missing = [name for name in ("model", "key", "options", "sampler") if name not in saved]
+    rule, remedy = "settings must be those of a generation", "name a folder that generate saved"
+    require(not missing, rule, f"none for {', '.join(missing)}", remedy)
+    model = saved["model"]
     if lm is None:
         from sake_jax.conversion import load  # a plain import of the library reads no checkpoints
 
@@ -222,10 +225,10 @@ def replay(
     mine = _as_known_to(theirs, json.loads(json.dumps(model_identity(lm))))
     changed = differences(theirs, mine)
     require(not changed, "the model must be the one that was saved", changed, "load that model")
-    sampler = rebuild(found["sampler"], trusted)
+    sampler = rebuild(saved["sampler"], trusted)
     # Versions before 0.3 read the names of special tokens as these tokens, and did not say so.
-    options = {"special_tokens": True} | found["options"]
-    return generate(lm, sampler, key=rebuild(found["key"]), **options)
+    options = {"special_tokens": True} | saved["options"]
+    return generate(lm, sampler, key=rebuild(saved["key"]), **options)
 
 
 def _as_known_to(theirs: Any, mine: Any) -> Any:
@@ -239,7 +242,12 @@ def _read(folder: Path) -> dict:
     path = folder / "settings.json"
     rule = f"{folder} must hold settings.json"
     require(path.is_file(), rule, "nothing", "name a folder that generate saved")
-    return json.loads(path.read_text())
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} must be JSON, got {error}; take it from a copy.") from error
+    require(isinstance(saved, dict), f"{path} must hold an object", saved, "take it from a copy")
+    return saved
 
 
 def _missing(prompts: int, samples: int, done: dict, sampler: Sampler) -> dict[int, list[int]]:

@@ -5,13 +5,15 @@ import itertools
 import json
 import math
 import re
+import shutil
 import tracemalloc
 
 import pytest
 from checkpoints import FAMILIES, copied, sharded, with_config
 
 from conftest import GOLDENS
-from sake_jax.conversion import model_config, open_checkpoint
+from sake_jax import text
+from sake_jax.conversion import built_in, convert, model_config, open_checkpoint
 from sake_jax.conversion.families import recognise
 from sake_jax.conversion.source import read_object
 
@@ -176,3 +178,57 @@ def test_the_weights_of_a_mixture_are_never_scaled(golden):
     family = recognise(right)
     assert family.config(right | {"norm_topk_prob": True}) == family.config(right)
     assert not family.config(right | {"norm_topk_prob": True}).network.normalize_experts
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("converted") / "llada"
+    convert(GOLDENS / "llada", folder)
+    return folder
+
+
+UNIT = {"shape": [48], "dtype": "float32", "sha256": ""}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"units": 5}, {"units": []}, {"units": {}}, {"units": {"a": 5}}, {"units": {"a": {}}},
+        {"units": {"a": UNIT | {"shape": "48"}}}, {"units": {"a": UNIT | {"shape": [-1]}}},
+        {"units": {"a": UNIT | {"shape": [2.5]}}}, {"units": {"a": UNIT | {"dtype": "object"}}},
+        {"units": {"a": UNIT | {"dtype": ["float32"]}}}, {"units": {"a": UNIT | {"sha256": 5}}},
+        {"units": {"../../etc": UNIT}}, {"format": "1"}, {"format": 2}, {"another": 1},
+    ],
+)  # fmt: skip
+def test_manifests_that_nobody_wrote_are_refused(changes, converted, tmp_path):
+    folder = shutil.copytree(converted, tmp_path / "copy")
+    manifest = read_object(folder / "manifest.json")
+    (folder / "manifest.json").write_text(json.dumps(manifest | changes))
+    with pytest.raises(ValueError, match=r"manifest.json|checkpoint and model do not fit|stored"):
+        open_checkpoint(folder)
+
+
+def test_a_converted_model_is_held_against_its_units(converted, tmp_path):
+    folder = shutil.copytree(converted, tmp_path / "copy")
+    for huge in HUGE:
+        with_config(folder, n_layers=huge)
+        with pytest.raises(ValueError, match=WORDS):
+            open_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("tokenizer.json", "{"), ("tokenizer.json", "{}"), ("tokenizer.json", "5"),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": 5}}'),
+        ("tokenizer_config.json", "["), ("tokenizer_config.json", "[]"),
+        ("tokenizer_config.json", '{"tokenizer_class": ["A"]}'),
+        ("tokenizer_config.json", '{"tokenizer_class": {"a": 1}}'),
+    ],
+)  # fmt: skip
+def test_tokenizers_that_are_damaged_are_refused_in_words(file, content, tmp_path):
+    for source in built_in()["tinystories"].glob("*.json"):
+        shutil.copyfile(source, tmp_path / source.name)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(ValueError, match=WORDS):
+        text.tokenizer(tmp_path)

@@ -136,7 +136,7 @@ def test_llada_moe_is_told_apart_by_its_architecture():
     )
     assert moe["model_type"] == dense["model_type"]
     assert recognise(moe).name == "llada_moe"
-    with pytest.raises(ValueError, match="must name one of the architectures"):
+    with pytest.raises(ValueError, match=r"`architectures` in config.json must list one of"):
         recognise({"architectures": ["BertModel"]})
 
 
