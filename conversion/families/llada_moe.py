@@ -62,6 +62,8 @@ def describe(config: ModelConfig) -> dict[str, Any]:
     """The checkpoint's config from ours."""
     c = config.network
     assert isinstance(c, TransformerConfig)
+    rule, remedy = "LLaDA-MoE never scales its experts' weights", "set normalize_experts=False"
+    require(not c.normalize_experts, rule, "a network that does", remedy)
     return llama.describe(config, "LLaDAMoEModelLM", "llada") | {
         "expert_intermediate_size": c.F,
         "num_experts": c.experts,
