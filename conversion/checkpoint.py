@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import math
 import re
 import shutil
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,12 @@ from sake_jax.conversion.quantize import Quantized
 from sake_jax.conversion.rules import Rule, expand
 from sake_jax.conversion.source import CONFIG, Orbax, Safetensors, Source, read_config
 from sake_jax.conversion.weights import Cast, Mapped, Weights
-from sake_jax.models import ModelConfig, abstract, exact_params, flatten_params
+from sake_jax.models import ModelConfig, NetworkConfig, abstract, exact_params, flatten_params
 
 READABLE = ("float32", "bfloat16", "float16", "int8")
+SLACK, SMALL = 100, 2**20
+"""Tensors that a config may describe beyond twice the stored ones, and sizes that cost nothing: the
+comparison of all names and shapes says what is wrong with those."""
 STACKED = "blocks."
 """Where the parameters with a leading axis of layers are."""
 
@@ -78,7 +83,10 @@ def leaves(config: ModelConfig) -> dict[str, jax.ShapeDtypeStruct]:
 
 def mapped(config: ModelConfig, source: Source, prefix: str) -> Mapped:
     """A family's tensors as our parameters, by its rule table."""
-    family, expected = families.family(config.family), leaves(config)
+    family = families.family(config.family)
+    table = family.table(config, prefix)
+    require_stored(config.network, count_tensors(config.network, table), source)
+    expected = leaves(config)
     ignored = {name for name in source.shapes if _derived(family, name)}
     heads = (
         {prefix + family.head, family.head} & source.shapes.keys() if config.network.tied else ()
@@ -86,7 +94,41 @@ def mapped(config: ModelConfig, source: Source, prefix: str) -> Mapped:
     for head in heads:
         _check_tied(source, head, prefix + family.embedding)
     ignored.update(heads)
-    return Mapped(expected, expand(family.table(config, prefix), expected), source, ignored)
+    return Mapped(expected, expand(table, expected), source, ignored)
+
+
+def count_tensors(network: NetworkConfig, table: Sequence[Rule]) -> int:
+    """How many tensors a rule table names, at most, without naming them."""
+    along = {"layer": network.N, "expert": getattr(network, "experts", 0)}
+    return sum(math.prod(along[name] for name in rule.counted) for rule in table)
+
+
+def require_stored(network: NetworkConfig, tensors: int, source: Source) -> None:
+    """Refuses sizes that the stored tensors cannot have, before anything is made of these sizes.
+
+    A config.json of a kilobyte can ask for a million layers. What is off by little passes: the
+    comparison of names and shapes says more about it.
+
+    Args:
+      network: as config.json describes it.
+      tensors: how many it would have.
+      source: what is stored.
+    """
+    rule = f"config.json must describe about as many tensors as are stored ({len(source.shapes)})"
+    remedy = "check the numbers of layers and experts in it"
+    require(tensors <= 2 * len(source.shapes) + SLACK, rule, tensors, remedy)
+    stored = sum(math.prod(shape) for shape in source.shapes.values())
+    widths = {
+        "vocabulary": network.V,
+        "width": network.D,
+        "MLP": network.F,
+        "heads": network.H * network.head_dim,
+        "condition": getattr(network, "cond_dim", 0),
+        "number of classes": network.classes,
+    }
+    for name, width in widths.items():
+        rule = f"the {name} in config.json must be a size of the tensors, {stored:,} numbers in all"
+        require(width <= max(stored, SMALL), rule, width, "check the sizes in it")
 
 
 def _check_tied(source: Source, head: str, table: str) -> None:
@@ -115,6 +157,7 @@ def _converted(folder: Path) -> Checkpoint:
     if manifest.quantized:
         config = int8_config(config)
     source = Orbax(folder, manifest.units)
+    require_stored(config.network, config.network.N, source)
     expected = leaves(config)
     weights = Mapped(expected, expand(map(unit_rule, expected), expected), source)
     return Checkpoint(folder, described, config, weights, source, manifest.prefix, manifest)

@@ -9,6 +9,7 @@ import numpy as np
 from sake_jax.checks import require
 from sake_jax.conversion.source import DTYPES, Index
 from sake_jax.conversion.weights import full
+from sake_jax.gguf_header import AGAIN
 from sake_jax.text import gguf_reader
 
 ARCHITECTURE = "llama"
@@ -97,6 +98,9 @@ def config(reader: Any) -> dict[str, Any]:
     rule, remedy = f"the GGUF file must hold {EMBEDDING}", "a vocabulary alone is no model"
     require(EMBEDDING in tensors, rule, sorted(tensors)[:8], remedy)
     D, H = number("embedding_length"), number("attention.head_count")
+    rule, remedy = "a GGUF file's width and heads must be whole numbers from 1 on", AGAIN
+    right = isinstance(D, int) and isinstance(H, int) and min(D, H) > 0
+    require(right, rule, (D, H), remedy)
     head_dim = number("attention.key_length", D // H)
     rotated = number("rope.dimension_count", head_dim)
     rule = f"all {head_dim} features of a head must be rotated"

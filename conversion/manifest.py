@@ -17,6 +17,8 @@ from sake_jax.journal import JsonLines
 FILE = "manifest.json"
 JOURNAL = "journal.jsonl"
 FORMAT = 1
+STORED = ("float64", "float32", "float16", "bfloat16", "int8")
+"""What arrays of a converted checkpoint may be."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +53,15 @@ class Manifest:
             rule = f"{FILE} must have format {FORMAT}"
             remedy = "convert the checkpoint again with this version"
             require(stored.get("format") == FORMAT, rule, stored.get("format"), remedy)
-            return Manifest(**stored)
-        except (json.JSONDecodeError, TypeError, AttributeError) as error:
+            manifest = Manifest(**stored)
+            wrong = [name for name, unit in manifest.units.items() if not _is_unit(unit)]
+            rule = f"{FILE} must say shape, dtype and sha256 of every array"
+            require(not wrong, rule, wrong[:3], "convert the checkpoint again")
+            return manifest
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+            remedy = "convert the checkpoint again"
+            raise ValueError(f"{folder / FILE} must be JSON, got {error}; {remedy}.") from error
+        except (TypeError, AttributeError) as error:
             remedy = "convert the checkpoint again"
             raise ValueError(f"{folder / FILE} is damaged ({error}); {remedy}.") from error
 
@@ -61,6 +70,15 @@ class Manifest:
         partial = folder / (FILE + ".partial")
         partial.write_text(json.dumps(dataclasses.asdict(self), indent=1))
         partial.rename(folder / FILE)
+
+
+def _is_unit(unit: Any) -> bool:
+    """Whether it is what `describe` gives."""
+    if not isinstance(unit, dict) or unit.keys() != {"shape", "dtype", "sha256"}:
+        return False
+    sizes = unit["shape"] if isinstance(unit["shape"], list) else [None]
+    whole = all(isinstance(size, int) and size >= 0 for size in sizes)
+    return whole and unit["dtype"] in STORED and isinstance(unit["sha256"], str)
 
 
 class UnfinishedConversion:

@@ -1,6 +1,7 @@
 """Proves a checkpoint: every byte against its manifest, every logit against recorded ones."""
 
 import dataclasses
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def verify(
     True
     """
     checkpoint = open_checkpoint(Path(path))
+    expected = None if golden is None else read_golden(Path(golden))  # before gigabytes are read
     recorded = checkpoint.manifest.units if checkpoint.manifest else {}
     problems = []
     for name in checkpoint.source.shapes:
@@ -58,9 +60,8 @@ def verify(
             problems.append(f"{name}: it holds NaN or infinity")
         on_array(name)
     error = None
-    if golden is not None:
-        with np.load(golden, allow_pickle=False) as arrays:
-            error = parity(load(path), dict(arrays))
+    if expected is not None:
+        error = parity(load(path), expected)
         if not error <= tolerance:
             problems.append(
                 f"logits differ from the recorded ones by {error:.2e} > {tolerance:.0e}"
@@ -68,14 +69,39 @@ def verify(
     return Verdict(len(checkpoint.source.shapes), tuple(problems), error)
 
 
+def read_golden(file: Path) -> dict[str, np.ndarray]:
+    """The arrays of an npz file that holds recorded logits, and what they were computed from."""
+    rule = f"{file} must be an npz file with the arrays 'input_ids' and 'logits'"
+    remedy = "record them with the original code: numpy.savez(file, input_ids=..., logits=...)"
+    try:
+        opened = np.load(file, allow_pickle=False)
+        require(isinstance(opened, np.lib.npyio.NpzFile), rule, "a single array", remedy)
+        with opened:
+            arrays = dict(opened)
+    except (ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        if str(error).startswith(rule):
+            raise
+        raise ValueError(f"{rule}, got {error}; {remedy}.") from error
+    missing = [name for name in ("input_ids", "logits") if name not in arrays]
+    require(not missing, rule, f"no {' and no '.join(missing)}", remedy)
+    tokens, logits = arrays["input_ids"], arrays["logits"]
+    right = tokens.ndim == 2 and np.issubdtype(tokens.dtype, np.integer)
+    rule = f"input_ids in {file} must be whole numbers of shape (rows, columns)"
+    require(right, rule, (tokens.dtype.name, tokens.shape), "record the token ids")
+    right = logits.ndim == 3 and np.issubdtype(logits.dtype, np.floating)
+    rule = f"logits in {file} must be floats of shape (rows, columns, vocabulary)"
+    require(right, rule, (logits.dtype.name, logits.shape), "record them before any softmax")
+    return arrays
+
+
 def parity(lm: LanguageModel, golden: Mapping[str, np.ndarray]) -> float:
     """The largest difference between a model's logits and recorded ones, padding left out."""
-    rule, remedy = "golden must have 'input_ids' and 'logits'", "see `sake-jax verify --help`"
-    require({"input_ids", "logits"} <= set(golden), rule, sorted(golden), remedy)
     tokens, expected = golden["input_ids"], golden["logits"]
     inputs = {"attend": golden.get("attention_mask")}
     if lm.config.network.time_conditioning:
-        inputs["sigma"] = golden.get("sigma")
+        rule = "a model that looks at the noise needs the array 'sigma', one number for each row"
+        require("sigma" in golden, rule, sorted(golden), "record it with the logits")
+        inputs["sigma"] = golden["sigma"]
     if lm.config.network.classes:
         inputs["cond"] = golden.get("cond")
     if lm.config.network.block_size and tokens.shape[1] == 2 * expected.shape[1]:

@@ -30,6 +30,11 @@ class Rule:
     first_layer: int = 0
     """The number that the checkpoint gives to the target's first layer."""
 
+    @property
+    def counted(self) -> list[str]:
+        """What its source counts: "layer", "expert", in order."""
+        return re.findall(r"{(\w+)}", self.source)
+
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
@@ -64,7 +69,7 @@ def expand(rules: Iterable[Rule], leaves: Mapping[str, Any]) -> list[Entry]:
         rule_text = f"the rule table must name parameters of the model ({rule.source})"
         require(rule.target in leaves, rule_text, rule.target, "mend the table")
         shape = leaves[rule.target].shape
-        names = re.findall(r"{(\w+)}", rule.source)
+        names = rule.counted
         inner = shape[len(names) :]
         stored = (*inner[:-2], inner[-1], inner[-2]) if rule.transposed else inner
         for index in itertools.product(*map(range, shape[: len(names)])):

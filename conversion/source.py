@@ -25,6 +25,8 @@ DTYPES: Mapping[str, Any] = {
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 CONFIG = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
+MOST_JSON = 64 * 2**20
+"""Bytes of a JSON file that is read whole: an index of a hundred thousand tensors has a tenth."""
 WEIGHTS = "weights"
 """The orbax checkpoint inside a converted one."""
 
@@ -112,20 +114,31 @@ def _weight_files(folder: Path) -> list[str]:
 
 
 def _index(folder: Path) -> dict[str, str]:
-    """Which shard holds which tensor."""
+    """Which shard holds which tensor. Only files of the folder itself are ever opened."""
     index: Any = read_object(folder / INDEX_FILE).get("weight_map")
     rule, remedy = f"{INDEX_FILE} must have a weight_map", "download it again"
     require(isinstance(index, dict) and index, rule, index, remedy)
+    strange = [name for name in index.values() if not _is_weight_file(name)]
+    rule = f"weight_map in {INDEX_FILE} must name .safetensors files of its own folder"
+    require(not strange, rule, strange[:3], "mend the index, or download it again")
     return index
+
+
+def _is_weight_file(name: Any) -> bool:
+    """Whether it is the bare name of a weight file: no folder, no drive, nothing hidden."""
+    plain = isinstance(name, str) and not set(name) & set("/\\:\0")
+    return plain and name.endswith(".safetensors") and not name.startswith(".")
 
 
 def read_object(file: Path) -> dict[str, Any]:
     """A JSON file that holds an object."""
+    bytes_there, again = file.stat().st_size, "download it again"
+    require(bytes_there <= MOST_JSON, f"{file} must be at most 64 MB", f"{bytes_there:,}", again)
     try:
-        content = json.loads(file.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} must be JSON, got {error}; download it again.") from error
-    require(isinstance(content, dict), f"{file} must hold an object", content, "download it again")
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # also bytes that are no text, endless digits
+        raise ValueError(f"{file} must be JSON, got {error}; {again}.") from error
+    require(isinstance(content, dict), f"{file} must hold an object", content, again)
     return content
 
 

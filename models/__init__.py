@@ -15,6 +15,7 @@ from sake_jax.models.config import NetworkConfig as NetworkConfig
 from sake_jax.models.config import TransformerConfig as TransformerConfig
 from sake_jax.models.denoiser import NetworkDenoiser as NetworkDenoiser
 from sake_jax.models.denoiser import aligned_features as aligned_features
+from sake_jax.models.denoiser import noise_level as noise_level
 from sake_jax.models.denoiser import total_noise as total_noise
 from sake_jax.models.fit import bytes_per_device as bytes_per_device
 from sake_jax.models.fit import choose_mesh as choose_mesh

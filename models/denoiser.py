@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from typing import Any, ClassVar
 
 import jax
@@ -32,6 +33,21 @@ def total_noise(time: Array) -> Array:
     [0.69, 6.91]
     """
     return -jnp.log1p(-(1 - CLEANEST) * time)
+
+
+def noise_level(config: NetworkConfig, time: Array) -> Array:
+    """σ that a network is told at time t: `total_noise`, but for block diffusion.
+
+    BD3LM's reference masks with the chance t itself and stops the noise where the log-linear
+    schedule ends: σ(t) = min(-log(1 - t), -log ε).
+
+    >>> from sake_jax.conversion import model_config
+    >>> [round(float(noise_level(model_config("mdlm-owt").network, jnp.float32(0.99))), 2)]
+    [4.51]
+    """
+    if not config.block_size:
+        return total_noise(time)
+    return jnp.minimum(-jnp.log1p(-time), -math.log(CLEANEST))
 
 
 class Cache(Node):
@@ -94,7 +110,7 @@ class NetworkDenoiser(Node):
             tokens=view.tokens,
             positions=view.positions,
             attend=view.attend,
-            sigma=total_noise(view.time),
+            sigma=noise_level(self.config, view.time),
             cond=view.cond if self.config.classes else None,
         )
         if cache is None:

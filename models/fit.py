@@ -114,13 +114,11 @@ def require_heads(config: NetworkConfig, sizes: Mapping[str, int]) -> None:
     >>> require_heads(model_config("llada-8b").network, {"tensor": 8})
     >>> require_heads(model_config("llada-8b").network, {"tensor": 3})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: the mesh's tensor axis must divide the model's 32 heads, got 3; use 1, 2, 4, ...
+    ValueError: the mesh's tensor axis must divide the model's 32 heads, got 3; use 1 of the 3 ...
     """
     rule = f"the mesh's tensor axis must divide the model's {config.H} heads"
-    tensor = sizes.get("tensor", 1)
-    require(
-        config.H % tensor == 0,
-        rule,
-        tensor,
-        f"use {format_divisors(config.H)}, and data or fsdp for the rest",
-    )
+    tensor, devices = sizes.get("tensor", 1), math.prod(sizes.values())
+    # Only what divides both can be had: the product of the axes stays the number of devices.
+    possible = format_divisors(math.gcd(config.H, devices))
+    remedy = f"use {possible} of the {devices} devices, and data or fsdp for the rest"
+    require(config.H % tensor == 0, rule, tensor, remedy)

@@ -9,12 +9,27 @@ from jax.core import Tracer
 
 PROGRESS = np.linspace(0, 1, 9, dtype=np.float32)
 """Where schedules are checked."""
+SHOWN = 240
+"""Characters of a value that a message shows: a rule and a remedy must not drown in it."""
 
 
 def require(condition: Any, rule: str, got: Any, remedy: str) -> None:
     """Raises ``ValueError("<rule>, got <got>; <remedy>.")`` unless the condition holds."""
     if not condition:
-        raise ValueError(f"{rule}, got {got!r}; {remedy}.")
+        raise ValueError(f"{rule}, got {shorten(got)}; {remedy}.")
+
+
+def shorten(value: Any) -> str:
+    """A value as a message shows it, in its own words; of long ones the beginning.
+
+    >>> shorten("short"), len(shorten("long" * 1000)) < 300
+    ("'short'", True)
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # a number of more than 4,300 digits
+        return f"a {type(value).__name__} of very many digits"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text):,} characters)"
 
 
 def one_of(name: str, value: str, choices: Iterable[str]) -> str:

@@ -38,7 +38,7 @@ from sake_jax.models import (
     NetworkDenoiser,
     NetworkInput,
     aligned_features,
-    total_noise,
+    noise_level,
 )
 from sake_jax.models.language import in_chunks
 from sake_jax.node import Node
@@ -228,7 +228,7 @@ def _diffusion(
     keys = jax.vmap(jax.random.fold_in)(later, index)
     noisy = draw(config, texts, keys, spread(starts, index[:, None], draws))
     clean = texts.inputs.tokens if config.network.block_size else None
-    sigma = total_noise(noisy.level)
+    sigma = noise_level(config.network, noisy.level)
     inputs = texts.inputs.replace(tokens=noisy.tokens, sigma=sigma, clean=clean)
     features = aligned_features(config.network, params, inputs)
     if scale is not None and mask_id is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sake_jax.checks import require
+from sake_jax.gguf_header import AGAIN, check_header
 
 FILES = (
     "tokenizer.json",
@@ -61,14 +62,61 @@ def tokenizer(folder: Path | None, stand_in: str | None = None) -> Any:
     if stand_in is not None and named and not hasattr(transformers, named):
         named = stand_in
     chosen = named if named in (WHOLE, stand_in) else "AutoTokenizer"
-    return getattr(transformers, chosen).from_pretrained(str(folder), trust_remote_code=False)
+    try:
+        return getattr(transformers, chosen).from_pretrained(str(folder), trust_remote_code=False)
+    except Exception as error:  # the tokenizers package raises nothing more special
+        rule = f"{folder} must hold a tokenizer that transformers can read"
+        raise ValueError(f"{rule}, got {error}; download its files again.") from error
+
+
+def encode_text(
+    tokenizer: Any, text: str, *, special_tokens: bool = False, around: bool = True
+) -> list[int]:
+    """The token ids of a text.
+
+    >>> import sake_jax as sj
+    >>> tokenizer = sj.load("tinystories").tokenizer
+    >>> ids = encode_text(tokenizer, "<|endoftext|>", around=False)
+    >>> len(ids) > 1, len(encode_text(tokenizer, "<|mask|>", around=False, special_tokens=True))
+    (True, 1)
+
+    Args:
+      tokenizer: of transformers.
+      text: any text without lone surrogates.
+      special_tokens: reads the names of special tokens in the text, such as <|endoftext|>, as these
+        tokens. By default they are text like any other: what a user writes ends no prompt.
+      around: whether the tokens that the tokenizer itself puts around a text are added.
+    """
+    return tokenizer(text, add_special_tokens=around, split_special_tokens=not special_tokens)[
+        "input_ids"
+    ]
+
+
+def special_names(tokenizer: Any) -> list[str]:
+    """How special tokens are written, the longest first.
+
+    >>> import sake_jax as sj
+    >>> "<|mask|>" in special_names(sj.load("tinystories").tokenizer)
+    True
+    """
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    names = {token.content for token in added if token.special} | {*tokenizer.all_special_tokens}
+    return sorted(filter(None, names), key=lambda name: (-len(name), name))
 
 
 def _class(described: Path) -> str:
     """The class that a tokenizer_config.json names, "" if it names none."""
     if not described.is_file():
         return ""
-    return json.loads(described.read_text()).get("tokenizer_class", "")
+    try:
+        named = json.loads(described.read_text(encoding="utf-8")).get("tokenizer_class") or ""
+    except (ValueError, AttributeError, RecursionError) as error:
+        rule = f"{described} must be JSON and hold an object"
+        raise ValueError(f"{rule}, got {error}; download it again.") from error
+    require(
+        isinstance(named, str), f"tokenizer_class in {described} must be a name", named, "mend it"
+    )
+    return named
 
 
 def gguf_reader(path: Path) -> Any:
@@ -78,14 +126,11 @@ def gguf_reader(path: Path) -> Any:
     except ImportError as error:
         remedy = 'pip install "sake-jax[gguf]"'
         raise ImportError(f"GGUF files are read with the gguf package: {remedy}") from error
-    with path.open("rb") as file:
-        magic = file.read(4)
-    require(magic == b"GGUF", f"{path} must begin with b'GGUF'", magic, "it is another format")
+    check_header(path)
     try:
         reader = GGUFReader(path)
-    except (ValueError, LookupError, OverflowError) as error:
-        remedy = "it may be truncated: download it again"
-        raise ValueError(f"{path} must be a whole GGUF file, got {error}; {remedy}.") from error
+    except (ValueError, LookupError, OverflowError, TypeError) as error:
+        raise ValueError(f"{path} must be a whole GGUF file, got {error}; {AGAIN}.") from error
     native = reader.byte_order == "I"
     require(native, f"{path} must have this machine's byte order", "the other", "convert it again")
     return reader
@@ -101,13 +146,20 @@ def gguf_tokenizer(path: Path) -> Any:
     require(kind == "gpt2" and cut in DIGITS_APART, rule, (kind, cut), remedy)
     rule = f"a GGUF file's tokenizer must have {', '.join(PARTS)}"
     require(about.keys() >= set(PARTS), rule, sorted(about), remedy)
+    try:
+        return _assembled(about, DIGITS_APART[cut])
+    except Exception as error:  # the tokenizers package raises nothing more special
+        raise ValueError(f"{path} must hold a whole tokenizer, got {error}; {remedy}.") from error
+
+
+def _assembled(about: Mapping[str, Any], digits_apart: bool) -> Any:
     from transformers import PreTrainedTokenizerFast  # takes seconds
 
     tokens = about["ggml.tokens"]
     ids = {ours: about.get(f"ggml.{theirs}_token_id") for ours, theirs in SPECIAL.items()}
     special = {name: tokens[at] for name, at in ids.items() if at is not None}
     return PreTrainedTokenizerFast(
-        tokenizer_object=_byte_level(about, DIGITS_APART[cut], special),
+        tokenizer_object=_byte_level(about, digits_apart, special),
         chat_template=about.get("chat_template"),
         clean_up_tokenization_spaces=False,
         **special,

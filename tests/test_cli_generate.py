@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import sake_jax as sj
 from sake_jax import cli
-from sake_jax.cli.generate import prepare_prompt
+from sake_jax.cli.generate import prepare_prompts
 from sake_jax.cli.options import RunOptions
 from sake_jax.cli.screen import NOISE, Screen
 from sake_jax.samplers import Request
@@ -211,9 +211,19 @@ def test_chats_use_the_models_template(lm):
     template = "{% for turn in messages %}[{{ turn.content }}]{% endfor %}"
     talker.tokenizer.chat_template = template + "{% if add_generation_prompt %}>{% endif %}"
     for wanted in (None, True):
-        assert talker.tokenizer.decode(prepare_prompt(talker, "the dog", wanted)) == "[the dog]>"
-    assert prepare_prompt(talker, "the dog", False) == "the dog"
-    assert prepare_prompt(lm, "the dog", None) == "the dog"
+        (ids,) = prepare_prompts(talker, ["the dog"], RunOptions(chat=wanted))
+        assert talker.tokenizer.decode(ids) == "[the dog]>"
+    assert prepare_prompts(talker, ["the dog"], RunOptions(chat=False)) == ["the dog"]
+    assert prepare_prompts(lm, ["the dog"], RunOptions()) == ["the dog"]
+
+
+def test_special_tokens_in_a_prompt_are_text_unless_asked_for(lm):
+    name = lm.tokenizer.convert_ids_to_tokens([lm.config.mask_id])[0]
+    code, output = run(f"the {name}", *SMALL)
+    assert code == 0
+    code, output = run(f"the {name}", *SMALL, "--special-tokens")
+    assert code == 1
+    assert "must have no mask tokens" in " ".join(output.split())
 
 
 def test_show_draws_noise_the_prompt_and_what_is_new(lm):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sake_jax.checks import one_of
+from sake_jax.checks import one_of, require
 from sake_jax.conversion.families import (
     bd3lm,
     dream,
@@ -44,13 +44,15 @@ FAMILIES: tuple[Family, ...] = (
 
 def recognise(config: Mapping[str, Any]) -> Family:
     """The family of a checkpoint, from the `architectures` of its config.json."""
-    named = config.get("architectures") or []
+    named = config.get("architectures")
+    listed = named if isinstance(named, list) else []
     for family in FAMILIES:
-        if any(name in family.architectures for name in named):
+        if any(name in family.architectures for name in listed):
             return family
     known = ", ".join(sorted(name for family in FAMILIES for name in family.architectures))
-    rule = f"config.json must name one of the architectures {known}"
-    raise ValueError(f"{rule}, got {named or config.get('model_type')!r}; check the folder.")
+    rule = f"`architectures` in config.json must list one of {known}"
+    require(False, rule, named or config.get("model_type"), "check the folder")
+    raise AssertionError
 
 
 def family(name: str) -> Family:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sake_jax.conversion.families import dit
-from sake_jax.conversion.families.family import Family, expect, value
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import expect, flag, size
 from sake_jax.models import DiTConfig, ModelConfig
 
 FIXED = {"adaln": True, "causal": False, "cross_attn": True}
@@ -13,8 +14,8 @@ FIXED = {"adaln": True, "causal": False, "cross_attn": True}
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's, which also says whether the range of noise is stored."""
     expect(c, FIXED)
-    limits = c.get("var_min", True)
-    network = dit.network(c, block_size=value(c, "block_size"), stored_limits=limits)
+    limits = flag(c, "var_min", default=True)
+    network = dit.network(c, block_size=size(c, "block_size"), stored_limits=limits)
     return FAMILY.model(network, mask_id=network.V - 1)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sake_jax.conversion.families.family import value
+from sake_jax.conversion.families.reading import flag, size
 from sake_jax.conversion.rules import Rule
 from sake_jax.models import DiTConfig, ModelConfig
 
@@ -21,16 +21,16 @@ OPENWEBTEXT = {
 
 def network(c: Mapping[str, Any], **changes: Any) -> DiTConfig:
     """The DiT, in the words of its authors' configs."""
-    D = value(c, "hidden_dim")
+    D = size(c, "hidden_dim")
     sizes: dict[str, Any] = {
-        "V": value(c, "vocab_size"),
+        "V": size(c, "vocab_size"),
         "D": D,
-        "N": value(c, "n_blocks"),
-        "H": value(c, "n_heads"),
+        "N": size(c, "n_blocks"),
+        "H": size(c, "n_heads"),
         "F": 4 * D,
-        "context": value(c, "model_length"),
-        "cond_dim": value(c, "cond_dim"),
-        "time_conditioning": value(c, "time_conditioning"),
+        "context": size(c, "model_length"),
+        "cond_dim": size(c, "cond_dim"),
+        "time_conditioning": flag(c, "time_conditioning"),
     }
     return DiTConfig(**sizes | changes)
 

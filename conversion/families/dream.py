@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sake_jax.conversion.families import llama, qwen2
-from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import expect, mask_token, special_tokens
 from sake_jax.models import ModelConfig
 
 
@@ -12,7 +13,7 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, qwen2.FIXED)
     network = llama.network(c, shifted=True, qkv_bias=True)
-    return FAMILY.model(network, mask_id=value(c, "mask_token_id"), **tokens(c))
+    return FAMILY.model(network, mask_id=mask_token(c, network.V), **special_tokens(c, network.V))
 
 
 def describe(config: ModelConfig) -> dict[str, Any]:

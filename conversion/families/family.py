@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from sake_jax.checks import require
 from sake_jax.conversion.rules import Rule
 from sake_jax.models import ModelConfig, NetworkConfig
 
@@ -68,45 +67,3 @@ class Family:
         return [
             dataclasses.replace(rule, source=prefix + rule.source) for rule in self.rules(config)
         ]
-
-
-def expect(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
-    """Refuses a checkpoint whose config asks for what the network does not compute.
-
-    Keys that are absent pass; several values are given as a tuple.
-    """
-    for key, value in fixed.items():
-        allowed = value if isinstance(value, tuple) else (value,)
-        if key in config:
-            rule = f"{key} in config.json must be {' or '.join(map(repr, allowed))}"
-            remedy = "this variant of the family is not supported"
-            require(config[key] in allowed, rule, config[key], remedy)
-
-
-def value(config: Mapping[str, Any], *keys: str) -> Any:
-    """The first of these keys that config.json has."""
-    for key in keys:
-        if config.get(key) is not None:
-            return config[key]
-    rule = f"config.json must have {' or '.join(map(repr, keys))}"
-    raise ValueError(f"{rule}, got {sorted(config)}; the file may be another model's.")
-
-
-def first(ids: Any) -> int | None:
-    """Some checkpoints name several end tokens; the first is the one that counts here."""
-    return ids[0] if isinstance(ids, list) else ids
-
-
-def tokens(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The special tokens that configs name; ids outside the vocabulary stand for none."""
-    V = value(config, "embedding_size", "vocab_size")
-    named = {ours: first(config.get(f"{ours}_token_id")) for ours in ("bos", "eos", "pad")}
-    inside = {f"{ours}_id": at for ours, at in named.items() if at is not None and 0 <= at < V}
-    return dict.fromkeys(("bos_id", "eos_id", "pad_id")) | inside
-
-
-def describe_tokens(config: ModelConfig) -> dict[str, Any]:
-    """The inverse of `tokens`, with the mask token where there is one."""
-    ids = {"eos": config.eos_id, "bos": config.bos_id, "pad": config.pad_id}
-    ids |= {} if config.mask_id is None else {"mask": config.mask_id}
-    return {f"{name}_token_id": at for name, at in ids.items()}

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sake_jax.conversion.families import llama, qwen2
-from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import expect, published_mask, size, special_tokens
 from sake_jax.models import ModelConfig
 
 MASK_ID = 151_665
@@ -18,8 +19,9 @@ MASK_ID = 151_665
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, qwen2.FIXED)
-    network = llama.network(c, shifted=True, qkv_bias=True, block_size=value(c, "bd_size"))
-    return FAMILY.model(network, mask_id=c.get("mask_token_id", MASK_ID), **tokens(c))
+    network = llama.network(c, shifted=True, qkv_bias=True, block_size=size(c, "bd_size"))
+    mask_id = published_mask(c, network.V, MASK_ID)
+    return FAMILY.model(network, mask_id=mask_id, **special_tokens(c, network.V))
 
 
 def describe(config: ModelConfig) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sake_jax.conversion.families.family import (
-    Family,
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import (
     describe_tokens,
     expect,
-    tokens,
-    value,
+    head_width,
+    positive,
+    size,
+    special_tokens,
 )
 from sake_jax.conversion.rules import Rule
 from sake_jax.models import ModelConfig, TransformerConfig
@@ -24,19 +26,19 @@ FIXED = {
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, FIXED)
-    D, H = value(c, "n_embd"), value(c, "n_head")
+    D, H = size(c, "n_embd"), size(c, "n_head")
     network = TransformerConfig(
-        V=value(c, "vocab_size"),
+        V=size(c, "vocab_size"),
         D=D,
-        N=value(c, "n_layer"),
+        N=size(c, "n_layer"),
         H=H,
         K=H,
-        head_dim=D // H,
-        F=c.get("n_inner") or 4 * D,
-        context=value(c, "n_positions"),
+        head_dim=head_width(D, H),
+        F=size(c, "n_inner", default=4 * D),
+        context=size(c, "n_positions"),
         causal=True,
         norm="layer",
-        eps=c.get("layer_norm_epsilon", 1e-5),
+        eps=positive(c, "layer_norm_epsilon", default=1e-5),
         mlp="gelu",
         rope_theta=None,
         qkv_bias=True,
@@ -44,7 +46,7 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
         fused_qkv=True,
         tied=True,
     )
-    return FAMILY.model(network, **tokens(c))
+    return FAMILY.model(network, **special_tokens(c, network.V))
 
 
 def describe(config: ModelConfig) -> dict[str, Any]:

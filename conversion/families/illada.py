@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sake_jax.conversion.families import llama
-from sake_jax.conversion.families.family import Family, expect, tokens
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import expect, mask_token, special_tokens
 from sake_jax.models import ModelConfig
 
 MASK_ID = 5
@@ -14,7 +15,9 @@ MASK_ID = 5
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, llama.FIXED | {"layer_norm_eps": None})
-    return FAMILY.model(llama.network(c), mask_id=c.get("mask_token_id", MASK_ID), **tokens(c))
+    network = llama.network(c)
+    mask_id = mask_token(c, network.V, default=MASK_ID)
+    return FAMILY.model(network, mask_id=mask_id, **special_tokens(c, network.V))
 
 
 def describe(config: ModelConfig) -> dict[str, Any]:

@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sake_jax.conversion.families.family import (
-    Family,
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import (
     describe_tokens,
     expect,
-    tokens,
-    value,
+    flag,
+    head_width,
+    mask_token,
+    positive,
+    size,
+    special_tokens,
 )
 from sake_jax.conversion.rules import Rule
 from sake_jax.models import ModelConfig, TransformerConfig
@@ -37,21 +41,23 @@ FIXED = {
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, FIXED)
-    D, H = value(c, "d_model"), value(c, "n_heads")
+    D, H = size(c, "d_model"), size(c, "n_heads")
+    ratio = 0 if c.get("mlp_hidden_size") else size(c, "mlp_ratio", default=4)
     network = TransformerConfig(
-        V=value(c, "embedding_size", "vocab_size"),
+        V=size(c, "embedding_size", "vocab_size"),
         D=D,
-        N=value(c, "n_layers"),
+        N=size(c, "n_layers"),
         H=H,
-        K=c.get("n_kv_heads") or H,
-        head_dim=D // H,
-        F=c.get("mlp_hidden_size") or c.get("mlp_ratio", 4) * D,
-        context=value(c, "max_sequence_length"),
-        eps=c.get("rms_norm_eps", 1e-5),
-        rope_theta=c.get("rope_theta", 10_000.0),
-        tied=c.get("weight_tying", False),
+        K=size(c, "n_kv_heads", default=H),
+        head_dim=head_width(D, H),
+        F=size(c, "mlp_hidden_size", default=ratio * D),
+        context=size(c, "max_sequence_length"),
+        eps=positive(c, "rms_norm_eps", default=1e-5),
+        rope_theta=positive(c, "rope_theta", default=10_000.0),
+        tied=flag(c, "weight_tying", default=False),
     )
-    return FAMILY.model(network, mask_id=c.get("mask_token_id", MASK_ID), **tokens(c))
+    mask_id = mask_token(c, network.V, default=MASK_ID)
+    return FAMILY.model(network, mask_id=mask_id, **special_tokens(c, network.V))
 
 
 def describe(config: ModelConfig) -> dict[str, Any]:

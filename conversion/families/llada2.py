@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from sake_jax.conversion.families import llama
-from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import (
+    count,
+    expect,
+    flag,
+    positive,
+    published_mask,
+    size,
+    special_tokens,
+)
 from sake_jax.conversion.rules import Rule
 from sake_jax.models import ModelConfig, TransformerConfig
 
@@ -33,32 +42,37 @@ ATTENTION = {
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, FIXED)
-    dense, shared = c.get("first_k_dense_replace", 0), c.get("num_shared_experts") or 0
-    chosen, width = value(c, "num_experts_per_tok"), value(c, "moe_intermediate_size")
-    head_dim = c.get("head_dim") or value(c, "hidden_size") // value(c, "num_attention_heads")
-    rotary = int(head_dim * c.get("partial_rotary_factor", 1.0))
+    width, chosen = size(c, "moe_intermediate_size"), size(c, "num_experts_per_tok")
+    dense, turned = count(c, "first_k_dense_replace", default=0), _rotary_dim(c)
     network = llama.network(
         c,
         F=width,
-        qkv_bias=c.get("use_qkv_bias", False),
+        qkv_bias=flag(c, "use_qkv_bias", default=False),
         fused_qkv=True,
-        qk_norm=c.get("use_qk_norm", True),
-        rotary_dim=0 if rotary == head_dim else rotary,
-        experts=value(c, "num_experts"),
+        qk_norm=flag(c, "use_qk_norm", default=True),
+        rotary_dim=turned,
+        experts=size(c, "num_experts"),
         experts_per_token=chosen,
         normalize_experts=chosen > 1,
         expert_score="sigmoid",
-        expert_bias=c.get("moe_router_enable_expert_bias", True),
-        expert_groups=c.get("n_group") or 1,
-        groups_per_token=c.get("topk_group") or 1,
-        expert_scale=c.get("routed_scaling_factor", 1.0),
-        shared_F=shared * width,
+        expert_bias=flag(c, "moe_router_enable_expert_bias", default=True),
+        expert_groups=size(c, "n_group", default=1),
+        groups_per_token=size(c, "topk_group", default=1),
+        expert_scale=positive(c, "routed_scaling_factor", default=1.0),
+        shared_F=width * count(c, "num_shared_experts", default=0),
         dense_layers=dense,
-        dense_F=value(c, "intermediate_size") if dense else 0,
-        block_size=c.get("block_size") or BLOCK,
+        dense_F=size(c, "intermediate_size") if dense else 0,
+        block_size=size(c, "block_size", default=BLOCK),
     )
-    mask = c.get("mask_token_id", MASK_ID if network.V > MASK_ID else None)
-    return FAMILY.model(network, mask_id=mask, **tokens(c))
+    mask_id = published_mask(c, network.V, MASK_ID)
+    return FAMILY.model(network, mask_id=mask_id, **special_tokens(c, network.V))
+
+
+def _rotary_dim(c: Mapping[str, Any]) -> int:
+    """How many entries of a head are turned; 0 for all of them."""
+    whole = size(c, "head_dim", default=size(c, "hidden_size") // size(c, "num_attention_heads"))
+    part = int(whole * positive(c, "partial_rotary_factor", default=1.0))
+    return 0 if part == whole else part
 
 
 def describe(config: ModelConfig) -> dict[str, Any]:

@@ -5,7 +5,15 @@ from typing import Any
 
 from sake_jax.checks import require
 from sake_jax.conversion.families import llama
-from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import (
+    UNSUPPORTED,
+    expect,
+    positive,
+    published_mask,
+    size,
+    special_tokens,
+)
 from sake_jax.conversion.rules import Rule
 from sake_jax.models import ModelConfig, TransformerConfig
 
@@ -28,34 +36,37 @@ FIXED = {
 
 
 def config(c: Mapping[str, Any]) -> ModelConfig:
-    """Our config from the checkpoint's."""
+    """Our config from the checkpoint's.
+
+    `norm_topk_prob` is not looked at: the family's own code has the entry and never scales the
+    weights of the chosen experts, whatever it says.
+    """
     expect(c, FIXED)
     sparse = c.get("moe_layer_freq", 1)
     all_sparse = sparse == 1 or (isinstance(sparse, list) and all(one == 1 for one in sparse))
-    rule, remedy = "every layer must have experts", "this variant is not supported"
-    require(all_sparse, rule, sparse, remedy)
+    require(all_sparse, "every layer must have experts", sparse, UNSUPPORTED)
     network = llama.network(
         c,
         qk_norm=True,
-        F=value(c, "expert_intermediate_size"),
-        experts=value(c, "num_experts"),
-        experts_per_token=value(c, "num_experts_per_tok"),
-        normalize_experts=bool(c.get("norm_topk_prob")),
-        eps=c.get("rms_norm_eps", 1e-5),
+        F=size(c, "expert_intermediate_size"),
+        experts=size(c, "num_experts"),
+        experts_per_token=size(c, "num_experts_per_tok"),
+        eps=positive(c, "rms_norm_eps", default=1e-5),
     )
-    mask = c.get("mask_token_id", MASK_ID if network.V > MASK_ID else None)
-    return FAMILY.model(network, mask_id=mask, **tokens(c))
+    mask_id = published_mask(c, network.V, MASK_ID)
+    return FAMILY.model(network, mask_id=mask_id, **special_tokens(c, network.V))
 
 
 def describe(config: ModelConfig) -> dict[str, Any]:
     """The checkpoint's config from ours."""
     c = config.network
     assert isinstance(c, TransformerConfig)
+    rule, remedy = "LLaDA-MoE never scales its experts' weights", "set normalize_experts=False"
+    require(not c.normalize_experts, rule, "a network that does", remedy)
     return llama.describe(config, "LLaDAMoEModelLM", "llada") | {
         "expert_intermediate_size": c.F,
         "num_experts": c.experts,
         "num_experts_per_tok": c.experts_per_token,
-        "norm_topk_prob": c.normalize_experts,
         "qk_layernorm": True,
     }
 

@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from sake_jax.checks import require
-from sake_jax.conversion.families.family import (
-    Family,
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import (
+    UNSUPPORTED,
     describe_tokens,
     expect,
-    tokens,
-    value,
+    flag,
+    head_width,
+    positive,
+    size,
+    special_tokens,
 )
 from sake_jax.conversion.rules import Rule
 from sake_jax.models import ModelConfig, TransformerConfig
@@ -29,35 +33,38 @@ MLP = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down"}
 def rope_theta(c: Mapping[str, Any]) -> float:
     """The rotary base; transformers 5 keeps it in `rope_parameters`. Scaled forms are refused."""
     scaled = c.get("rope_parameters") or c.get("rope_scaling") or {}
-    rule, remedy = "rotary positions must not be scaled", "this variant is not supported"
-    plain = {key: kind for key, kind in scaled.items() if key != "rope_theta"}
-    require(set(plain.values()) <= {"default"}, rule, dict(scaled), remedy)
-    return scaled.get("rope_theta", c.get("rope_theta", 10_000.0))
+    rule = "rotary positions in config.json must not be scaled"
+    require(isinstance(scaled, dict), rule, scaled, UNSUPPORTED)
+    kinds = [kind for key, kind in scaled.items() if key != "rope_theta"]
+    require(all(kind == "default" for kind in kinds), rule, scaled, UNSUPPORTED)
+    return positive(scaled, "rope_theta", default=positive(c, "rope_theta", default=10_000.0))
 
 
 def network(c: Mapping[str, Any], **changes: Any) -> TransformerConfig:
     """A transformer in the words of transformers' configs."""
-    D, H = value(c, "hidden_size"), value(c, "num_attention_heads")
+    D, H = size(c, "hidden_size"), size(c, "num_attention_heads")
+    own_width = c.get("head_dim") is not None
     sizes: dict[str, Any] = {
-        "V": value(c, "vocab_size"),
+        "V": size(c, "vocab_size"),
         "D": D,
-        "N": value(c, "num_hidden_layers"),
+        "N": size(c, "num_hidden_layers"),
         "H": H,
-        "K": c.get("num_key_value_heads") or H,
-        "head_dim": c.get("head_dim") or D // H,
-        "context": value(c, "max_position_embeddings"),
-        "eps": c.get("rms_norm_eps", 1e-6),
+        "K": size(c, "num_key_value_heads", default=H),
+        "head_dim": size(c, "head_dim") if own_width else head_width(D, H),
+        "context": size(c, "max_position_embeddings"),
+        "eps": positive(c, "rms_norm_eps", default=1e-6),
         "rope_theta": rope_theta(c),
-        "tied": c.get("tie_word_embeddings", False),
+        "tied": flag(c, "tie_word_embeddings", default=False),
     }
-    sizes |= {"F": value(c, "intermediate_size")} if "F" not in changes else {}
+    sizes |= {"F": size(c, "intermediate_size")} if "F" not in changes else {}
     return TransformerConfig(**sizes | changes)
 
 
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, FIXED)
-    return FAMILY.model(network(c, causal=True), **tokens(c))
+    net = network(c, causal=True)
+    return FAMILY.model(net, **special_tokens(c, net.V))
 
 
 def describe(

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sake_jax.conversion.families import llama
-from sake_jax.conversion.families.family import Family, expect, tokens
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import expect, special_tokens
 from sake_jax.models import ModelConfig
 
 FIXED = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
@@ -13,7 +14,8 @@ FIXED = {"hidden_act": "silu", "use_sliding_window": False, "use_mrope": False}
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, FIXED)
-    return FAMILY.model(llama.network(c, causal=True, qkv_bias=True), **tokens(c))
+    network = llama.network(c, causal=True, qkv_bias=True)
+    return FAMILY.model(network, **special_tokens(c, network.V))
 
 
 def describe(config: ModelConfig) -> dict[str, Any]:

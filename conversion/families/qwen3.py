@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from sake_jax.conversion.families import llama, qwen2
-from sake_jax.conversion.families.family import Family, expect, tokens
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import expect, special_tokens
 from sake_jax.models import ModelConfig
 
 
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, qwen2.FIXED | {"attention_bias": False})
-    return FAMILY.model(llama.network(c, causal=True, qk_norm=True), **tokens(c))
+    network = llama.network(c, causal=True, qk_norm=True)
+    return FAMILY.model(network, **special_tokens(c, network.V))
 
 
 def describe(config: ModelConfig) -> dict[str, Any]:

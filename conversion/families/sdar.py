@@ -6,9 +6,15 @@ The variants with experts are Qwen3-MoE's networks, by their config.
 from collections.abc import Mapping
 from typing import Any
 
-from sake_jax.checks import require
 from sake_jax.conversion.families import llada_moe, llama, qwen2
-from sake_jax.conversion.families.family import Family, expect, tokens, value
+from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import (
+    expect,
+    flag,
+    published_mask,
+    size,
+    special_tokens,
+)
 from sake_jax.conversion.rules import Rule
 from sake_jax.models import ModelConfig, TransformerConfig
 
@@ -23,18 +29,17 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, FIXED)
     more: dict[str, Any] = {}
-    if c.get("num_experts"):
+    if "num_experts" in c:
         more = {
-            "F": value(c, "moe_intermediate_size"),
-            "experts": c["num_experts"],
-            "experts_per_token": value(c, "num_experts_per_tok"),
-            "normalize_experts": bool(c.get("norm_topk_prob")),
+            "F": size(c, "moe_intermediate_size"),
+            "experts": size(c, "num_experts"),
+            "experts_per_token": size(c, "num_experts_per_tok"),
+            "normalize_experts": flag(c, "norm_topk_prob", default=False),
         }
-    network = llama.network(c, qk_norm=True, block_size=c.get("block_size") or BLOCK, **more)
-    mask = c.get("mask_token_id", MASK_ID if network.V > MASK_ID else None)
-    rule, remedy = "config.json must have mask_token_id", "add it: the tokenizer knows the mask"
-    require(mask is not None, rule, "none", remedy)
-    return FAMILY.model(network, mask_id=mask, **tokens(c))
+    block = size(c, "block_size", default=BLOCK)
+    network = llama.network(c, qk_norm=True, block_size=block, **more)
+    mask_id = published_mask(c, network.V, MASK_ID)
+    return FAMILY.model(network, mask_id=mask_id, **special_tokens(c, network.V))
 
 
 def describe(config: ModelConfig) -> dict[str, Any]:

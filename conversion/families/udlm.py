@@ -5,12 +5,13 @@ from typing import Any
 
 from sake_jax.conversion.families import dit
 from sake_jax.conversion.families.family import Family
+from sake_jax.conversion.families.reading import flag, size
 from sake_jax.models import ModelConfig
 
 
 def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's, whose `cfg` says that it was trained with labels."""
-    classes = c.get("cfg_num_classes", 0) if c.get("cfg") else 0
+    classes = size(c, "cfg_num_classes") if flag(c, "cfg", default=False) else 0
     return FAMILY.model(dit.network(c, classes=classes))
 
 

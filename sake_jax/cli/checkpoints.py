@@ -21,6 +21,7 @@ from rich.table import Table
 from sake_jax import sharding as processes
 from sake_jax.cli.command import command, fields
 from sake_jax.cli.options import RunOptions, mesh_sizes
+from sake_jax.cli.printable import plain_text, print_line
 from sake_jax.conversion import (
     Checkpoint,
     in_dtype,
@@ -44,7 +45,7 @@ app = typer.Typer()
 
 def parameter_table(checkpoint: Checkpoint, title: str, mesh: dict[str, int]) -> Table:
     """One line per parameter, layers together; on a mesh also what one device holds."""
-    table = Table(title=title)
+    table = Table(title=plain_text(title))
     for column in ("parameter", "shape", "dtype", *(["on one device"] if mesh else [])):
         table.add_column(column)
     table.add_column("MB", justify="right")
@@ -53,7 +54,7 @@ def parameter_table(checkpoint: Checkpoint, title: str, mesh: dict[str, int]) ->
         shapes = [leaf.shape, *([shard_shape(leaf.shape, axes[path], mesh)] if mesh else [])]
         whole, *part = (" × ".join(map(str, shape)) or "scalar" for shape in shapes)
         size = leaf.size * leaf.dtype.itemsize / 1e6
-        table.add_row(path, whole, str(leaf.dtype), *part, f"{size:,.2f}")
+        table.add_row(plain_text(path), whole, str(leaf.dtype), *part, f"{size:,.2f}")
     return table
 
 
@@ -84,10 +85,11 @@ def inspect(
     if as_json:
         typer.echo(json.dumps(about, indent=2))
         return
-    config = Table(title=f"{checkpoint.config.family}: {checkpoint.folder}", show_header=False)
+    title = plain_text(f"{checkpoint.config.family}: {checkpoint.folder}")
+    config = Table(title=title, show_header=False)
     network = about["config"].pop("network")
     for name, value in (about["config"] | network).items():
-        config.add_row(name, str(value))
+        config.add_row(name, plain_text(str(value)))
     config.add_section()
     config.add_row("parameters", f"{about['parameters']:,}")
     config.add_row("size", f"{about['bytes'] / 1e9:,.3f} GB")
@@ -152,7 +154,7 @@ def verify(
         verdict = verify_checkpoint(folder, golden, tolerance=tolerance, on_array=advance)
     compared = "" if verdict.error is None else f", logits within {verdict.error:.1e}"
     for problem in verdict.problems:
-        typer.echo(f"wrong: {problem}", err=True)
+        print_line(f"wrong: {problem}", error=True)
     if not verdict.ok:
         raise typer.Exit(1)
     typer.echo(f"ok: {verdict.arrays} arrays{compared}")
@@ -166,4 +168,4 @@ def export(
 ) -> None:
     """Write a checkpoint as a Hugging Face folder, bit for bit, with tokenizer and config."""
     files = export_checkpoint(source, destination, shard_bytes=int(shard_gb * 1e9))
-    typer.echo(f"wrote {destination}: {', '.join(file.name for file in files)}")
+    print_line(f"wrote {destination}: {', '.join(file.name for file in files)}")

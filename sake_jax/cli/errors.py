@@ -6,8 +6,10 @@ from collections.abc import Iterator
 import jax
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from sake_jax import sharding
+from sake_jax.cli.printable import print_line, printable
 
 
 @contextlib.contextmanager
@@ -19,7 +21,7 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        Console(stderr=True).print("stopped; what was finished is saved, if it had a folder")
+        print_line("stopped; what was finished is saved, if it had a folder", error=True)
         sharding.leave(130, "it was stopped")
         raise typer.Exit(130) from error
     except jax.errors.JaxRuntimeError as error:
@@ -28,13 +30,14 @@ def plain_errors() -> Iterator[None]:
         if message is None:
             raise
         print_error(message)
-        sharding.leave(1, message)
+        sharding.leave(1, printable(message))
     except (ValueError, OSError, ImportError) as error:
         print_error(str(error))
-        sharding.leave(1, str(error))
+        sharding.leave(1, printable(str(error)))
         raise typer.Exit(1) from error
 
 
 def print_error(text: str) -> None:
     """Prints a message on the standard error stream."""
-    Console(stderr=True).print(f"[red]error:[/red] {text}", highlight=False, soft_wrap=True)
+    message = Text.assemble(("error:", "red"), " ", printable(text))
+    Console(stderr=True).print(message, highlight=False, soft_wrap=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 import sake_jax as sj
 from sake_jax.checks import number, one_of, require
 from sake_jax.cli.command import changes, command, fields
 from sake_jax.cli.options import RunOptions, parse_numbers
+from sake_jax.cli.printable import print_line
 from sake_jax.cli.screen import print_markdown
 from sake_jax.generation import has_chat_template
 from sake_jax.sharding import broadcast_from_leader, is_leader
@@ -88,7 +88,7 @@ def evaluate(
     samples: Annotated[int, typer.Option(min=1, help="Answers to each problem.")] = 1,
     k: Ks = "1",
     changed: Annotated[dict[str, Any], changes(sj.Request)],
-    run: Annotated[RunOptions, fields(without=("model", "chat"))],
+    run: Annotated[RunOptions, fields(without=("model", "chat", "special_tokens"))],
     chat: Annotated[bool, typer.Option("--chat", help="Use the model's chat template.")] = False,
     judge: Annotated[
         str | None, typer.Option(help="Also the perplexity under this causal model, or 'smollm2'.")
@@ -172,7 +172,7 @@ def search(
     k: Annotated[int, typer.Option(min=1, help="Settings are chosen by pass@k.")] = 8,
     share: Annotated[float, typer.Option(help="Of the problems, to choose on.")] = 0.5,
     request: Annotated[sj.Request, fields(["top_p", "length", "steps", "block"], top_p=0.95)],
-    run: Annotated[RunOptions, fields(without=("chat", "distributed"))],
+    run: Annotated[RunOptions, fields(without=("chat", "special_tokens", "distributed"))],
     out: Annotated[Path | None, typer.Option(help="The folder; it is resumed.")] = None,
     seconds: Seconds = 10.0,
     unsafe: Unsafe = False,
@@ -259,4 +259,4 @@ def _shard(text: str) -> "Shard":
 
 def _show(text: str, folder: Path) -> None:
     print_markdown(text)
-    Console().print(f"in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    print_line(f"in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from sake_jax.checks import one_of, require
 from sake_jax.cli.command import command
 from sake_jax.cli.options import remember_programs
+from sake_jax.cli.printable import print_line
 from sake_jax.cli.screen import print_markdown
 from sake_jax.experiments import EXPERIMENTS, load_experiment
 
@@ -78,4 +78,4 @@ def experiment(
     study = chosen(folder, quick=quick, seeds=seeds, **given)
     print_markdown((study.folder / "table.md").read_text())
     made = ", ".join(sorted(path.name for path in study.folder.glob("*.png")))
-    Console().print(f"in {study.folder}: results.jsonl, table.md, {made}", soft_wrap=True)
+    print_line(f"in {study.folder}: results.jsonl, table.md, {made}")

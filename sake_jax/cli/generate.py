@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,13 @@ from sake_jax.checks import require
 from sake_jax.cli.command import command, fields
 from sake_jax.cli.options import RunOptions
 from sake_jax.cli.screen import MEASURES, Screen, print_comparison, print_texts
-from sake_jax.generation import Prompt, chat_prompt, has_chat_template
+from sake_jax.generation import (
+    Prompt,
+    chat_prompts,
+    has_chat_template,
+    read_prompts,
+    split_prompts,
+)
 from sake_jax.sharding import broadcast_from_leader, is_leader
 
 app = typer.Typer()
@@ -73,7 +80,7 @@ def generate(
     prompts = broadcast_from_leader(lambda: _prompts(prompt, file))
     lm = run.load()
     critic = _judge(judge, run.model) if compare and is_leader() else None
-    prepared = [prepare_prompt(lm, text, run.chat) for text in prompts]
+    prepared = prepare_prompts(lm, prompts, run)
     results: dict[str, sj.Generation] = {}
     numbers: dict[str, dict[str, float]] = {}
     for variant in variants:
@@ -88,6 +95,7 @@ def generate(
                 batch=run.batch,
                 key=jax.random.key(run.seed),
                 stop=stop or (),
+                special_tokens=run.special_tokens,
                 progress=sys.stderr.isatty() and not show,
                 watch=screen.update if screen else _ignore if show else None,
                 save=_folder(save, variant.name if compare else ""),
@@ -136,23 +144,19 @@ def _prompts(prompt: str | None, file: Path | None) -> list[str]:
     if prompt is not None:
         return [prompt]
     if file is not None:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    else:
-        waiting = sys.stdin.isatty()
-        remedy = "write it in quotes, or give --file"
-        require(not waiting, "generate needs a prompt", "none", remedy)
-        lines = sys.stdin.read().splitlines()
-    prompts = [line for line in lines if line.strip()]
-    require(prompts, "prompts must hold a line of text", "none", "an empty prompt is ''")
-    return prompts
+        return read_prompts(file)
+    waiting = sys.stdin.isatty()
+    remedy = "write it in quotes, or give --file"
+    require(not waiting, "generate needs a prompt", "none", remedy)
+    return split_prompts(sys.stdin.read())
 
 
-def prepare_prompt(lm: sj.LanguageModel, prompt: str, chat: bool | None) -> Prompt:
-    """The prompt or, as a chat, its token ids; None is a chat where the model has a template."""
-    chats = chat is not False and has_chat_template(lm)
+def prepare_prompts(lm: sj.LanguageModel, prompts: list[str], run: RunOptions) -> Sequence[Prompt]:
+    """The prompts or, as chats, their token ids: by default where the model has a template."""
+    chats = run.chat is not False and has_chat_template(lm)
     rule = "--chat needs a model with a chat template"
-    require(chats or not chat, rule, lm.config.family, "use --no-chat")
-    return chat_prompt(lm, prompt) if chats else prompt
+    require(chats or not run.chat, rule, lm.config.family, "use --no-chat")
+    return chat_prompts(lm, prompts, special_tokens=run.special_tokens) if chats else prompts
 
 
 def _folder(save: Path | None, name: str) -> Path | None:

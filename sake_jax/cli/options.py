@@ -43,6 +43,14 @@ class RunOptions:
             "help": "Use the model's chat template; if it has one.",
         },
     )
+    special_tokens: bool = field(
+        default=False,
+        metadata={
+            "flags": ("--special-tokens",),
+            "help": "Read names of special tokens in a prompt, such as <|endoftext|>, as these "
+            "tokens; by default they are text like any other.",
+        },
+    )
     distributed: bool = field(
         default=False,
         metadata={

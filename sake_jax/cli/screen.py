@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 import sake_jax as sj
+from sake_jax.cli.printable import plain_text, printable
 
 NOISE = "░"
 """What stands for a token that is not written yet."""
@@ -44,13 +45,14 @@ def print_comparison(
     numbers: dict[str, dict[str, float]],
 ) -> None:
     """Two runs side by side, then their numbers."""
-    table = Table(*results, expand=True, show_lines=True)
+    names = [plain_text(name) for name in results]
+    table = Table(*names, expand=True, show_lines=True)
     for at, prompt in enumerate(prompts):
         columns = [out.texts[at] for out in results.values()]
         for texts in zip(*columns, strict=True):
             table.add_row(*(_with_prompt(prompt, text) for text in texts))
     console.print(table)
-    below = Table("", *results)
+    below = Table("", *names)
     for name in next(iter(numbers.values())):
         values = (f"{measured[name]:.3g}" for measured in numbers.values())
         below.add_row(MEASURES[name], *values)
@@ -58,7 +60,7 @@ def print_comparison(
 
 
 def _with_prompt(prompt: str, text: str | None) -> Text:
-    return Text.assemble((prompt, "bold"), text or "")
+    return Text.assemble((printable(prompt), "bold"), printable(text or ""))
 
 
 class Screen:
@@ -67,7 +69,7 @@ class Screen:
     def __init__(self, lm: sj.LanguageModel, title: str):
         self.title = title
         self.before: np.ndarray | None = None
-        self.piece = functools.cache(lambda at: lm.tokenizer.decode([at]))
+        self.piece = functools.cache(lambda at: printable(lm.tokenizer.decode([at])))
         self.live = Live(auto_refresh=False)
 
     def __enter__(self) -> "Screen":
@@ -79,7 +81,9 @@ class Screen:
 
     def update(self, canvas: sj.Canvas) -> None:
         """Shows a canvas."""
-        self.live.update(Panel(Group(*self.rows(canvas)), title=self.title), refresh=True)
+        self.live.update(
+            Panel(Group(*self.rows(canvas)), title=plain_text(self.title)), refresh=True
+        )
 
     def rows(self, canvas: sj.Canvas) -> list[Text]:
         """A line for each row: the prompt in bold, noise, and in green what is new."""
@@ -106,4 +110,4 @@ def print_markdown(text: str) -> None:
     """Prints a report as a terminal shows it best."""
     from rich.markdown import Markdown  # the slowest part of rich, for reports only
 
-    Console().print(Markdown(text))
+    Console().print(Markdown(printable(text)))

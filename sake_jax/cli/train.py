@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,6 +17,7 @@ from rich.progress import (
 from sake_jax.checks import one_of
 from sake_jax.cli.command import command
 from sake_jax.cli.options import mesh_sizes
+from sake_jax.cli.printable import plain_text, print_line
 
 app = typer.Typer()
 COLUMNS = (
@@ -63,10 +63,9 @@ def train(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     steps, begun = chosen.training.steps, int(trainer.state.step)
-    console = Console()
     if begun:
-        console.print(f"going on after step {begun}")
-    with Progress(*COLUMNS, console=console) as bar:
+        print_line(f"going on after step {begun}")
+    with Progress(*COLUMNS) as bar:
         task = bar.add_task("loss", total=steps, completed=begun)
 
         def show(step: int, loss: float) -> None:
@@ -75,8 +74,7 @@ def train(
         try:
             trainer.train(show)
         except KeyboardInterrupt:
-            message = f"stopped and saved in {folder}; the same command goes on"
-            console.print(message, soft_wrap=True)
+            bar.print(plain_text(f"stopped and saved in {folder}; the same command goes on"))
             raise typer.Exit(130) from None
-    console.print(f"model: {trainer.publish(dtype)}", soft_wrap=True)
-    console.print(f"curve: {loss_curve(folder)}", soft_wrap=True)
+    print_line(f"model: {trainer.publish(dtype)}")
+    print_line(f"curve: {loss_curve(folder)}")

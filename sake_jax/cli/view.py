@@ -10,8 +10,9 @@ import typer
 import sake_jax as sj
 from sake_jax.checks import require
 from sake_jax.cli.command import command, fields
-from sake_jax.cli.generate import prepare_prompt
+from sake_jax.cli.generate import prepare_prompts
 from sake_jax.cli.options import RunOptions
+from sake_jax.cli.printable import print_line
 from sake_jax.generation import Prompt
 
 app = typer.Typer()
@@ -47,17 +48,18 @@ def view(
     rule = "the page must go into a folder that exists"
     require(out.parent.is_dir(), rule, str(out.parent), "make it first")
     lm = run.load()
-    prepared = prepare_prompt(lm, prompt, run.chat)
+    (prepared,) = prepare_prompts(lm, [prompt], run)
     plain = request.unguided
     both = not alone and request.name != plain.name
-    runs = [record_run(lm, r, prepared, samples, run.seed) for r in [request, plain][: 1 + both]]
+    wanted = [request, plain][: 1 + both]
+    runs = [record_run(lm, each, prepared, samples, run) for each in wanted]
     page = runs[0].to_html(*runs[1:], names=(request.name, plain.name))
     path = page.save(out)
-    typer.echo(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB, open it in a browser")
+    print_line(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB, open it in a browser")
 
 
 def record_run(
-    lm: sj.LanguageModel, request: sj.Request, prompt: Prompt, samples: int, seed: int
+    lm: sj.LanguageModel, request: sj.Request, prompt: Prompt, samples: int, run: RunOptions
 ) -> sj.Generation:
     """A generation of one prompt, with all that the page shows."""
     return sj.generate(
@@ -66,7 +68,8 @@ def record_run(
         [prompt],
         samples=samples,
         batch=samples,
-        key=jax.random.key(seed),
+        key=jax.random.key(run.seed),
+        special_tokens=run.special_tokens,
         trajectory=True,
         progress=sys.stderr.isatty(),
     )

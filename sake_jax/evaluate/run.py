@@ -16,7 +16,7 @@ from sake_jax.checks import require, whole
 from sake_jax.evaluate.results import Results, read_results, read_written
 from sake_jax.evaluate.task import Problem, Task
 from sake_jax.generation import (
-    chat_prompt,
+    chat_prompts,
     describe_settings,
     divide_work,
     encode_prompts,
@@ -108,12 +108,13 @@ def run(
         _require_same_problems(settings)
     journal = Journal(folder, settings, shard.file) if work.writes else None
     done = work.broadcast_from_leader(lambda: _done(journal))
-    encoded = [
-        _encode(lm, sampler.plan.length, problem, place, chat)
+    places = [
+        place
         for place, problem in enumerate(task.problems)
         if place % shard.of == shard.index
         and any((problem.name, at) not in done for at in range(samples))
     ]
+    encoded = _encode(lm, sampler.plan.length, task, places, chat) if places else []
     _warn_of_cuts(lm, encoded)
     options: dict[str, Any] = {"key": jax.random.key(seed), "samples": samples, "stop": task.stop}
     options |= {"batch": batch, "divided": True}
@@ -172,11 +173,17 @@ def _settings(
 
 
 def _encode(
-    lm: LanguageModel, length: int, problem: Problem, place: int, chat: bool
-) -> EncodedProblem:
-    (ids,) = encode_prompts(lm, [chat_prompt(lm, problem.prompt) if chat else problem.prompt])
-    kept = fit_prompt(ids, length, prompt_context(lm), truncate=True, remedy="lower length")
-    return EncodedProblem(problem, place, kept, cut=len(ids) - len(kept))
+    lm: LanguageModel, length: int, task: Task, places: Sequence[int], chat: bool
+) -> list[EncodedProblem]:
+    """The problems at these places as token ids; those too long lose their beginnings."""
+    texts = [task.problems[place].prompt for place in places]
+    encoded = []
+    prompts = encode_prompts(lm, chat_prompts(lm, texts) if chat else texts)
+    for place, ids in zip(places, prompts, strict=True):
+        kept = fit_prompt(ids, length, prompt_context(lm), truncate=True, remedy="lower length")
+        cut = len(ids) - len(kept)
+        encoded.append(EncodedProblem(task.problems[place], place, kept, cut=cut))
+    return encoded
 
 
 def _warn_of_cuts(lm: LanguageModel, encoded: Sequence[EncodedProblem]) -> None:

@@ -17,7 +17,7 @@ from sake_jax.experiments import texts
 from sake_jax.experiments.study import Study
 from sake_jax.experiments.texts import Sample
 from sake_jax.experiments.texts_report import report
-from sake_jax.generation import chat_prompt, has_chat_template
+from sake_jax.generation import chat_prompts, has_chat_template
 
 GAP = "[gap]"
 """Where a frame has a slot."""
@@ -172,7 +172,7 @@ def filled(lm: sj.LanguageModel, frames: Sequence[Frame], out: sj.Generation) ->
 
 def asking(lm: sj.LanguageModel, given: Sequence[str], samples: int, length: int) -> texts.Writer:
     """Asks questions, in the model's own form of a chat if it has one."""
-    asked = [chat_prompt(lm, question) if has_chat_template(lm) else question for question in given]
+    asked = chat_prompts(lm, given) if has_chat_template(lm) else given
 
     def write(guidance: sj.Guidance, draw: sj.Guidance, seed: int) -> texts.Written:
         sampler = texts.text_sampler(lm, length, guidance, draw, ends=True)

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 import sake_jax as sj
-from sake_jax.checks import require, whole
+from sake_jax.checks import whole
 from sake_jax.experiments.study import Cell, Result, Study
 from sake_jax.generation import Prompt
 from sake_jax.metrics import (
@@ -124,10 +124,7 @@ def _checksum(lm: sj.LanguageModel) -> int:
 
 def lines_of(path: str | Path | None, usual: Sequence[str]) -> list[str]:
     """The lines of a file, but for empty ones; the usual ones without a file."""
-    lines = list(usual) if path is None else Path(path).read_text(encoding="utf-8").splitlines()
-    lines = [line for line in lines if line.strip()]
-    require(lines, f"{path} must hold a line of text", "none", "write one")
-    return lines
+    return list(usual) if path is None else read_prompts(path)
 
 
 def size(name: str, given: int | None, usual: int, at_least: int = 1) -> int:

@@ -1,7 +1,7 @@
 """Where a row's text ends: end tokens and stop strings."""
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from sake_jax.checks import require, whole
 from sake_jax.models import LanguageModel
@@ -13,7 +13,9 @@ Stops = Sequence[str | int]
 def checked(lm: LanguageModel, stop: Stops) -> list[str | int]:
     """Token ids and strings that may end a row, or an error."""
     rule = "stop must be a list of token ids and strings"
-    require(not isinstance(stop, str | int), rule, stop, "put it in a list")
+    listed = isinstance(stop, Iterable) and not isinstance(stop, str | bytes)
+    require(listed, rule, stop, "put it in a list, or leave it out")
+    stop = list(stop)
     size = lm.config.network.V
     for part in stop:
         if isinstance(part, str):

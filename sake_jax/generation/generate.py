@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,9 @@ from sake_jax.sharding import to_host
 from sake_jax.typing import Key, Params
 from sake_jax.view import Canvas
 
+MOST_ROWS = 2**22
+"""Texts of one generation: each takes some kilobytes until all are drawn."""
+
 
 class NotFinite(ValueError):
     """A model's logits were not numbers. `rows` are those that were finished.
@@ -64,6 +67,7 @@ def generate(
     stop: Sequence[str | int] = (),
     stop_at_end: bool = True,
     infill: bool = False,
+    special_tokens: bool | None = None,
     cond: Sequence[int] | None = None,
     names: Sequence[int] | None = None,
     trajectory: bool = False,
@@ -100,6 +104,9 @@ def generate(
       stop_at_end: whether the model's own end token does too.
       infill: writes the mask tokens inside the prompts and nothing else. The sampler's `length`
         is then that of the whole text, prompts are padded to it on the left.
+      special_tokens: reads the names of special tokens in texts, such as <|endoftext|>, as these
+        tokens. By default only when infilling, where the mask token marks what is to be written;
+        elsewhere they are text like any other.
       cond: a label for each prompt, for models that take one.
       names: the prompts' identities for random keys, 0, 1, ... by default. Give them to split one
         run over several calls.
@@ -119,7 +126,7 @@ def generate(
     rule, remedy = "the sampler must be made for this model", "make it with lm"
     block = declared(sampler.denoiser, "block_size")
     same = sampler.denoiser in (lm.denoiser, lm.denoiser.with_block(block))
-    require(same, rule, sampler.denoiser, remedy)
+    require(same, rule, "one for another network", remedy)
     noisy = lm.config.mask_id is not None or sampler.process.decides
     rule, remedy = "this sampler needs a model with a mask token", "use ancestral, or set mask_id"
     require(noisy, rule, lm.config.family, remedy)
@@ -128,18 +135,28 @@ def generate(
     require(together, rule, samples, "raise batch, or lower samples")
     rule, remedy = "stop is for writing after a prompt", "leave it out when infilling"
     require(not (infill and stop), rule, stop, remedy)
-    prompts = prompts if isinstance(prompts, str) else list(prompts)
-    ids, length, stop = encode_prompts(lm, prompts), sampler.plan.length, checked(lm, stop)
+    special_tokens = infill if special_tokens is None else special_tokens
+    if isinstance(prompts, Iterable) and not isinstance(prompts, str | bytes):
+        prompts = list(prompts)  # they are gone through twice
+    ids = encode_prompts(lm, prompts, special_tokens=special_tokens)
+    length, stop = sampler.plan.length, checked(lm, stop)
+    rule = f"prompts × samples must be at most {MOST_ROWS:,}: all rows are held in memory"
+    remedy = "draw them in several calls, with names= for the prompts"
+    require(len(ids) * samples <= MOST_ROWS, rule, len(ids) * samples, remedy)
     names, cond = _names(names, len(ids)), _labels(lm, cond, len(ids))
     check_context(lm, ids, length, infill)
 
     options = {
-        "prompts": [p if isinstance(p, str) else [int(i) for i in p] for p in prompts],
+        "prompts": [
+            prompt if isinstance(prompt, str) else own
+            for prompt, own in zip(prompts, ids, strict=True)
+        ],
         "samples": samples,
         "batch": batch,
         "stop": stop,
         "stop_at_end": stop_at_end,
         "infill": infill,
+        "special_tokens": special_tokens,
         "cond": cond,
         "names": names,
         "trajectory": trajectory,
@@ -198,6 +215,9 @@ def replay(
     saved = settings if isinstance(settings, dict) else _read(Path(settings))
     rule, remedy = "settings must be complete to be replayed", "see why, and define it by a name"
     require("incomplete" not in saved, rule, saved.get("incomplete"), remedy)
+    missing = [name for name in ("model", "key", "options", "sampler") if name not in saved]
+    rule, remedy = "settings must be those of a generation", "name a folder that generate saved"
+    require(not missing, rule, f"none for {', '.join(missing)}", remedy)
     model = saved["model"]
     if lm is None:
         from sake_jax.conversion import load  # a plain import of the library reads no checkpoints
@@ -210,7 +230,9 @@ def replay(
     changed = differences(theirs, mine)
     require(not changed, "the model must be the one that was saved", changed, "load that model")
     sampler = rebuild(saved["sampler"], trusted)
-    return generate(lm, sampler, key=rebuild(saved["key"]), **saved["options"])
+    # Versions before 0.3 read the names of special tokens as these tokens, and did not say so.
+    options = {"special_tokens": True} | saved["options"]
+    return generate(lm, sampler, key=rebuild(saved["key"]), **options)
 
 
 def _as_known_to(theirs: Any, mine: Any) -> Any:
@@ -224,7 +246,12 @@ def _read(folder: Path) -> dict:
     path = folder / "settings.json"
     rule = f"{folder} must hold settings.json"
     require(path.is_file(), rule, "nothing", "name a folder that generate saved")
-    return json.loads(path.read_text())
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} must be JSON, got {error}; take it from a copy.") from error
+    require(isinstance(saved, dict), f"{path} must hold an object", saved, "take it from a copy")
+    return saved
 
 
 def _missing(prompts: int, samples: int, done: dict, sampler: Sampler) -> dict[int, list[int]]:

@@ -1,42 +1,106 @@
 """From prompts to canvases of few shapes."""
 
-from collections.abc import Sequence
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sake_jax.chat_template import render_chats
 from sake_jax.checks import require
 from sake_jax.generation.canvas import canvas
 from sake_jax.models import LanguageModel
+from sake_jax.text import encode_text, special_names
 from sake_jax.view import Canvas
 
 Prompt = str | Sequence[int]
 
 SMALLEST, STRIDE = 8, 64
 """Room for prompts grows by doubling from the first up to the second, then by the second."""
+PRIVATE = range(0xF0000, 0xFFFFE)
+"""Characters that Unicode gives no meaning."""
 
 
-def encode_prompts(lm: LanguageModel, prompts: Sequence[Prompt]) -> list[list[int]]:
+def encode_prompts(
+    lm: LanguageModel, prompts: Sequence[Prompt], *, special_tokens: bool = False
+) -> list[list[int]]:
     """Token ids of prompts: of texts by the model's tokenizer; ids stay as they are.
 
     >>> import sake_jax as sj
     >>> encode_prompts(sj.load("tinystories"), ["the dog", [5, 6]])
     [[0, 347, 548], [5, 6]]
+
+    Args:
+      lm: the model.
+      prompts: texts, or token ids.
+      special_tokens: reads names of special tokens in texts as these tokens, not as text.
     """
     rule = "prompts must be a sequence of texts or of token ids"
-    require(not isinstance(prompts, str), rule, prompts, "put a single prompt in a list")
+    listed = isinstance(prompts, Iterable) and not isinstance(prompts, str | bytes | Mapping)
+    require(listed, rule, prompts, "put a single prompt in a list")
+    prompts = list(prompts)
     rule = "prompts must hold at least one prompt"
-    require(len(prompts) > 0, rule, prompts, "an empty one is []")
-    size = lm.config.network.V
-    encoded = []
-    for index, prompt in enumerate(prompts):
-        ids = lm.tokenizer(prompt)["input_ids"] if isinstance(prompt, str) else list(prompt)
-        rule = f"prompt {index} must be a text or whole numbers from 0 to {size - 1}"
-        right = all(isinstance(i, int | np.integer) and 0 <= i < size for i in ids)
-        require(right, rule, prompt, "is it another tokenizer's?")
-        encoded.append([int(i) for i in ids])
-    return encoded
+    require(prompts, rule, prompts, "an empty one is []")
+    return [_encode(lm, at, prompt, special_tokens) for at, prompt in enumerate(prompts)]
+
+
+def _encode(lm: LanguageModel, index: int, prompt: Any, special_tokens: bool) -> list[int]:
+    size, name = lm.config.network.V, f"prompt {index}"
+    if isinstance(prompt, str):
+        require_encodable(name, prompt)
+        ids = encode_text(lm.tokenizer, prompt, special_tokens=special_tokens)
+    else:
+        rule = f"{name} must be a text or a list of token ids"
+        listed = isinstance(prompt, Sequence | np.ndarray | jax.Array)
+        listed = listed and not isinstance(prompt, bytes | bytearray | memoryview)
+        require(listed, rule, prompt, "decode bytes first; an empty prompt is []")
+        ids = np.asarray(prompt).tolist() if hasattr(prompt, "dtype") else list(prompt)
+    rule = f"{name} must be a text or whole numbers from 0 to {size - 1}"
+    right = all(isinstance(i, int | np.integer) and i is not True and i is not False for i in ids)
+    right = right and all(0 <= i < size for i in ids)
+    require(right, rule, prompt, "is it another tokenizer's?")
+    return [int(i) for i in ids]
+
+
+def require_encodable(name: str, text: str) -> None:
+    """Refuses a text with halves of characters (lone surrogates), which no tokenizer takes.
+
+    >>> require_encodable("the prompt", "any text")
+    """
+    halves = [character for character in text if "\ud800" <= character <= "\udfff"]
+    rule, remedy = f"{name} must be a text without lone surrogates", "it was decoded wrongly"
+    require(not halves, rule, halves[:3], f"{remedy}: read it as UTF-8")
+
+
+def read_prompts(file: str | Path) -> list[str]:
+    """Prompts from a file, one on each line; blank lines are left out.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w") as file:
+    ...     _ = file.write("the dog\\n\\nthe cat\\n")
+    ...     _ = file.flush()
+    ...     read_prompts(file.name)
+    ['the dog', 'the cat']
+    """
+    try:
+        return split_prompts(Path(file).read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} must be text in UTF-8, got {error}; convert it.") from error
+
+
+def split_prompts(text: str) -> list[str]:
+    """The lines of a text that are not blank. A prompt may hold any other separator, as U+2028.
+
+    >>> split_prompts("the dog\\u2028and the cat\\n\\n")
+    ['the dog\\u2028and the cat']
+    """
+    prompts = [line for line in text.split("\n") if line.strip()]
+    require(prompts, "prompts must hold a line of text", "none", "an empty prompt is ''")
+    return prompts
 
 
 def has_chat_template(lm: LanguageModel) -> bool:
@@ -49,19 +113,50 @@ def has_chat_template(lm: LanguageModel) -> bool:
     return bool(getattr(lm.tokenizer, "chat_template", None))
 
 
-def chat_prompt(lm: LanguageModel, text: str) -> list[int]:
-    """Token ids of a chat whose first turn is this text, in the model's own form.
+def chat_prompts(
+    lm: LanguageModel, texts: Sequence[str], *, special_tokens: bool = False
+) -> list[list[int]]:
+    """Token ids of chats whose first turns are these texts, in the model's own form.
+
+    The special tokens that the template writes are special tokens. What stands in a user's text is
+    text, also if it looks like one of them, unless `special_tokens`.
 
     >>> import sake_jax as sj
     >>> lm = sj.load("tinystories")  # which has no such form of its own
     >>> lm.tokenizer.chat_template = "{{ messages[0]['content'] }}"
-    >>> chat_prompt(lm, "the dog")
-    [347, 548]
+    >>> chat_prompts(lm, ["the dog"])
+    [[347, 548]]
     """
-    turns = [{"role": "user", "content": text}]
-    chat = lm.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-    # The template writes the tokenizer's special tokens itself.
-    return lm.tokenizer(chat, add_special_tokens=False)["input_ids"]
+    for at, text in enumerate(texts):
+        require_encodable(f"prompt {at}", text)
+    names = [] if special_tokens else special_names(lm.tokenizer)
+    looks_special = re.compile("|".join(map(re.escape, names)) or r"(?!)")
+    # A name inside a text is replaced by a character that is in no text, and put back as text.
+    used, seen = (
+        set().union(*texts),
+        {name for text in texts for name in looks_special.findall(text)},
+    )
+    free = (chr(point) for point in PRIVATE if chr(point) not in used)
+    stand_ins = dict(zip(sorted(seen), free, strict=False))
+    hidden = [looks_special.sub(lambda match: stand_ins[match[0]], text) for text in texts]
+    chats = render_chats(lm.tokenizer, [[{"role": "user", "content": text}] for text in hidden])
+    names_of = {character: name for name, character in stand_ins.items()}
+    return [_chat_ids(lm, chat, names_of) for chat in chats]
+
+
+def _chat_ids(lm: LanguageModel, chat: str, hidden: Mapping[str, str]) -> list[int]:
+    """The ids of a rendered chat: the template writes the tokenizer's special tokens itself.
+
+    `hidden` are the names that stand in users' texts, by the characters that stand for them.
+    """
+    pieces = re.split(f"([{''.join(hidden)}])", chat) if hidden else [chat]
+    encode = functools.partial(encode_text, lm.tokenizer, around=False)
+    parts = (
+        encode(hidden[piece]) if piece in hidden else encode(piece, special_tokens=True)
+        for piece in pieces
+        if piece
+    )
+    return [at for part in parts for at in part]
 
 
 def prompt_room(tokens: int) -> int:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sake_jax.checks import require
+from sake_jax.checks import require, shorten
 
 LARGEST = 10_000
 """Numbers an array may have: settings are for people to read."""
@@ -67,7 +67,16 @@ def rebuild(described: Any, trusted: Sequence[str] = ()) -> Any:
         return [rebuild(part, trusted) for part in described]
     if not isinstance(described, dict):
         return described
-    kind = next(iter(described))
+    try:
+        return _rebuild(described, trusted)
+    except (TypeError, LookupError, AttributeError, OverflowError) as error:
+        rule, remedy = "settings must be what describe_settings wrote", "was the file changed?"
+        raise ValueError(f"{rule}, got {shorten(described)} ({error}); {remedy}") from error
+
+
+def _rebuild(described: dict, trusted: Sequence[str]) -> Any:
+    """A value that is written as a dictionary, whose first word says what it is."""
+    kind = next(iter(described), "nothing")
     if kind == "tuple":
         return tuple(rebuild(described["tuple"], trusted))
     if kind == "dict":

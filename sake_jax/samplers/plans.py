@@ -12,6 +12,9 @@ from sake_jax.view import Canvas, Reread, View
 PACES = ("even", "truncated", "stretched", "whole")
 CACHES = ("none", "prefix", "dual", "exact")
 FINALS = ("argmax", "draw", "none")
+NEARLY_ZERO = 1e-30
+LONGEST = 2**24
+"""Columns of a plan and steps it takes, at most: the canvas and its records are arrays."""
 
 
 def view_of(
@@ -150,8 +153,9 @@ class Blocks(Node):
             return time, jnp.where(last, 0.0, next_time)
         if self.pace == "stretched":
             time = 1 - inner.astype(jnp.float32) / max(count - 1, 1)
-            # At t = 0, where the reference divides by 0, all that is left is drawn.
-            return jnp.where(last, 1.0, time), jnp.where(
+            # At t = 0, where the reference divides by 0, all that is left is drawn. A network that
+            # looks at the time is told what is as good as 0.
+            return jnp.where(last, NEARLY_ZERO, time), jnp.where(
                 last, 0.0, jnp.maximum(time - 1 / count, 0)
             )
         return time, next_time
@@ -193,7 +197,9 @@ def blocks(
       edits: further steps of each block, after it is written, for processes and reveal rules that
         replace written tokens (LLaDA2.1); a block in which a step changes nothing is done.
     """
-    block = length if block is None else block
+    length = whole("length", length, at_most=LONGEST)
+    steps = whole("steps", steps, at_most=LONGEST)
+    block = length if block is None else whole("block", block)
     rule = "length must be a multiple of block"
     require(block > 0 and length % block == 0, rule, (length, block), "pick a divisor of length")
     count = length // block
@@ -260,7 +266,7 @@ def descent(length: int, steps: int, *, final: str = "argmax", least: Number = 1
       least: the noise level before that step.
     """
     one_of("final", final, FINALS)
-    require(length > 0, "length must be at least 1", length, "raise it")
-    require(steps > 0, "steps must be at least 1", steps, "raise it")
+    length = whole("length", length, at_most=LONGEST)
+    steps = whole("steps", steps, at_most=LONGEST)
     least = number("least", least, above=0, at_most=0.999, schedule=False)
     return Descent(length, steps, final, least)

@@ -116,7 +116,7 @@ def ancestral(
     process: Process | None = None,
     final: str | None = None,
     least: Number = 1e-5,
-    reuse: bool | None = None,
+    reuse: bool | str | None = None,
     noise: Noise = gumbel,
     record: str = "brief",
 ) -> Sampler:
@@ -140,8 +140,9 @@ def ancestral(
       final: what is done about the noise that is left: "argmax" (ddpm), "draw" (analytic) or
         "none"; by default "argmax" with a mask token, else "none".
       least: the noise level before that.
-      reuse: does not read a canvas again that a step left unchanged (ddpm_cache); by default
-        wherever the model does not look at the time.
+      reuse: does not read a row again that a step left unchanged (ddpm_cache); by default
+        wherever the model does not look at the time. "stale" does so there too, and predicts for
+        an earlier time.
       noise: where Gumbel noise comes from.
       record: see `sampler`.
     """
@@ -179,7 +180,8 @@ def block(
     first_hitting: bool | None = None,
     edit: Number | None = None,
     edit_steps: int = 16,
-    cache: str = "exact",
+    cache: str | None = None,
+    reuse: bool | str = False,
     pace: str = "even",
     noise: Noise = gumbel,
     record: str = "brief",
@@ -212,32 +214,43 @@ def block(
       confidence: what the order judges by; see `sampler`. "drawn" is SDAR's and LLaDA2's.
       first_hitting: writes one token a step, at a position drawn uniformly: what sampling in
         ever smaller steps of time comes to, without the steps in which nothing happens
-        (Zheng et al. 2025). By default for BD3LM, unless `steps` are given.
+        (Zheng et al. 2025). By default for BD3LM, unless `steps` are given or the model looks at
+        the time.
       edit: a written token of the block is replaced by another that is drawn and likelier than
         this (LLaDA2.1); None: what is written stays.
       edit_steps: steps of a block after all of it is written, at most, for `edit`.
-      cache: "exact" keeps keys and values of finished blocks; "none" gives the same tokens.
+      cache: "exact" keeps keys and values of finished blocks, "none" gives the same tokens. By
+        default "exact", but "none" for a model that looks at the time: keys of finished blocks
+        belong to the noise level that they were computed at, so none can be kept.
+      reuse: True does not read a row again that a step left as it was, without a cache. "stale"
+        does so also for a model that looks at the time, which then predicts for an earlier time:
+        with cache="none" and pace="stretched" that is BD3LM's own sampler.
       pace: "even"; "whole" as SDAR and LLaDA2 count, "stretched" for BD3LM's times; see `blocks`.
       noise: where Gumbel noise comes from.
       record: see `sampler`.
     """
     denoiser, size = _block_denoiser(denoiser_of(lm), block)
+    timed = declared(denoiser, "reads_time")
+    if cache is None:
+        cache = "none" if timed or reuse else "exact"
     one_of("cache", cache, ("none", "exact"))
+    rule = "cache='exact' needs a network that does not look at the time"
+    require(cache == "none" or not timed, rule, "one that does", "leave cache out")
     one_of("pace", pace, ("even", "stretched", "whole"))
-    by_rule = lm.config.order if isinstance(lm, LanguageModel) else "random"
-    if first_hitting or (first_hitting is None and reveal is None and by_rule == "random"):
-        first_hitting = bool(first_hitting) or steps is None
+    order = lm.config.order if isinstance(lm, LanguageModel) else "random"
+    if first_hitting is None:
+        first_hitting = order == "random" and reveal is None and steps is None and not timed
+        if order == "confidence" and reveal is None:
+            reveal = most_confident
     if first_hitting:
         rule, remedy = "first_hitting takes one step for each column", "leave steps out"
         require(steps is None or steps == length, rule, steps, remedy)
         rule = "first_hitting needs a network that does not look at the time"
-        timed = declared(denoiser, "reads_time")
-        require(not timed, rule, "one that does", "pass first_hitting=False, and steps")
+        remedy = "pass first_hitting=False, and steps= for the number of steps in time"
+        require(not timed, rule, "one that does", remedy)
         rule, remedy = "first_hitting is an order of its own", "leave reveal out"
         require(reveal is None, rule, reveal, remedy)
         reveal = in_random_order
-    elif reveal is None and by_rule == "confidence" and first_hitting is None:
-        reveal = most_confident
     edits = None
     if edit is not None:
         rule, remedy = "edit needs a rule that chooses positions", "pass reveal="
@@ -255,6 +268,7 @@ def block(
         process=process,
         reveal=reveal,
         confidence=confidence,
+        reuse=reuse,
         noise=noise,
         record=record,
     )

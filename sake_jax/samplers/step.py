@@ -49,8 +49,8 @@ class Sampler(Node):
     noise: Noise = struct.field(pytree_node=False)
     confidence: str = struct.field(pytree_node=False, default="guided")
     """Which logits the reveal rule sees."""
-    reuse: bool = struct.field(pytree_node=False, default=False)
-    """Whether a canvas that did not change is not read again."""
+    reuse: bool | str = struct.field(pytree_node=False, default=False)
+    """Whether a row that did not change is not read again; "stale" also where it should be."""
     record: str = struct.field(pytree_node=False, default="brief")
 
     @property
@@ -77,7 +77,7 @@ def sampler(
     reveal: Reveal | None = None,
     noise: Noise = gumbel,
     confidence: str = "guided",
-    reuse: bool = False,
+    reuse: bool | str = False,
     record: str = "brief",
 ) -> Sampler:
     """Puts a sampler together.
@@ -97,8 +97,9 @@ def sampler(
       confidence: which logits the reveal rule sees: "guided"; "base", before guidance; "drawn",
         after `draw`, as Dream's reference has it (at low temperatures its order is then
         left to right).
-      reuse: does not read a canvas again that the last step left as it was. For plans without
-        a cache, and denoisers that do not look at the time.
+      reuse: does not read a row again that the last step left as it was. For plans without a
+        cache, and denoisers that do not look at the time; "stale" for these too, which then
+        predict for an earlier time, as BD3LM's reference does.
       noise: where Gumbel noise comes from; replace it to replay recorded noise. None is made
         where `draw` has temperature 0.
       record: "brief"; "signal" for telemetry that needs base and guided logits, "full"
@@ -114,16 +115,19 @@ def sampler(
     rule = "draw must only shape logits (temperature, filters)"
     require(_only_shapes(draw), rule, draw, "put other guidances in guidance=")
     if reuse:
-        rule, remedy = "reuse needs a denoiser that does not look at the time", "leave it out"
-        require(not declared(denoiser, "reads_time"), rule, type(denoiser).__name__, remedy)
-        rule = "reuse is for plans without a cache"
-        require(not plan.cached, rule, plan, "leave one of them out")
+        require(reuse in (True, "stale"), "reuse must be True, False or 'stale'", reuse, "pick one")
+        rule = "reuse=True needs a denoiser that does not look at the time"
+        remedy = "leave it out, or pass reuse='stale' to predict from an earlier time"
+        timed = declared(denoiser, "reads_time")
+        require(not timed or reuse == "stale", rule, "one that does", remedy)
+        rule, remedy = "reuse is for plans without a cache", "leave reuse or the cache out"
+        require(not plan.cached, rule, f"cache={getattr(plan, 'cache', True)!r}", remedy)
     if plan.cached:
         rule, remedy = "a plan with a cache needs denoiser.empty_cache", "use cache='none'"
         require(declared(denoiser, "empty_cache"), rule, type(denoiser).__name__, remedy)
     if isinstance(plan, Blocks) and plan.pace == "even" and not process.decides:
         rule = f"steps must be at most length ({plan.length}): a step writes a token or more"
-        require(plan.steps <= plan.length, rule, plan.steps, "lower steps")
+        require(plan.blocks * plan.writing <= plan.length, rule, plan.steps, "lower steps")
     return Sampler(
         denoiser=denoiser,
         process=process,
@@ -163,10 +167,13 @@ def _only_shapes(guidance: Guidance) -> bool:
 
 
 class LastRead(Node):
-    """Features of the last read, and whether the canvas has changed since (`reuse`)."""
+    """Features of the last read, and what has changed since (`reuse`)."""
 
     features: Any
-    stale: Any
+    stale: Leaf
+    """(B,) rows that the last step has changed."""
+    window_start: Leaf
+    """() of the last step: another window may see other columns."""
 
 
 class RunState(Node):
@@ -266,17 +273,24 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
     canvas = constrain_rows(canvas.replace(open=canvas.open & finite[:, None]))
 
     if sampler.reuse:
-        cache = LastRead(features, jnp.any(canvas.tokens != view.tokens))
+        changed = jnp.any(canvas.tokens != view.tokens, axis=1)
+        cache = LastRead(features, changed, view.window_start)
     after = RunState(state.step + 1, canvas, cache, guided.state, draw_state)
     return after, _info(guided, finite, log_p, revealed, ctx)
 
 
 def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any, Any]:
-    """The denoiser's features; with `reuse` only where the canvas has changed since the last."""
+    """The denoiser's features; with `reuse` only of rows that have changed since the last."""
     if not sampler.reuse:
         return sampler.denoiser.read(params, view, cache)
-    fresh = lambda: sampler.denoiser.read(params, view, None)[0]  # noqa: E731
-    return jax.lax.cond(cache.stale, fresh, lambda: cache.features), cache
+    stale = cache.stale | (cache.window_start != view.window_start)
+
+    def fresh() -> Any:
+        features, _ = sampler.denoiser.read(params, view, None)
+        # Row by row: what a row's neighbours do must not decide which time it is read at.
+        return jnp.where(stale[:, None, None], features, cache.features)
+
+    return jax.lax.cond(jnp.any(stale), fresh, lambda: cache.features), cache
 
 
 def _write(

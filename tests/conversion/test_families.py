@@ -51,11 +51,14 @@ def test_every_field_of_a_config_is_written():
     bd3lm = open_checkpoint(GOLDENS / "bd3lm").config
     without = dataclasses.replace(bd3lm.network, stored_limits=False)
     moe = open_checkpoint(GOLDENS / "llada_moe").config
-    scaled = dataclasses.replace(moe.network, normalize_experts=True)
-    for config, network in ((bd3lm, without), (moe, scaled)):
+    one = dataclasses.replace(moe.network, experts_per_token=1)
+    for config, network in ((bd3lm, without), (moe, one)):
         changed = dataclasses.replace(config, network=network)
         own = family(config.family)
         assert own.config(json.loads(json.dumps(own.describe(changed)))) == changed
+    scaled = dataclasses.replace(moe.network, normalize_experts=True)
+    with pytest.raises(ValueError, match="never scales"):
+        family("llada_moe").describe(dataclasses.replace(moe, network=scaled))
 
 
 @pytest.mark.parametrize("name", ["mdlm", "bd3lm", "dream"])

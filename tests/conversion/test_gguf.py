@@ -1,6 +1,10 @@
 """GGUF files: the tiny Llama written as llama.cpp would, read back without torch."""
 
+import contextlib
+import itertools
+import struct
 import sys
+import tracemalloc
 from pathlib import Path
 
 import gguf
@@ -150,3 +154,62 @@ def test_a_gguf_file_converts_with_config_and_tokenizer(tmp_path, golden):
         convert(odd, tmp_path / "mute")
     assert verify(tmp_path / "mute").ok
     assert lm.score(g["input_ids"]).shape == g["input_ids"].shape
+
+
+def _header(*fields: bytes, tensors: bytes = b"", count: int = 0) -> bytes:
+    """A GGUF header with these fields, and descriptions of `count` tensors."""
+    numbers = (count, len(fields))
+    return b"GGUF" + struct.pack("<I2Q", 3, *numbers) + b"".join(fields) + tensors
+
+
+def _name(text: bytes) -> bytes:
+    return struct.pack("<Q", len(text)) + text
+
+
+def _array(kind: int, count: int, content: bytes = b"") -> bytes:
+    return _name(b"a") + struct.pack("<IIQ", 9, kind, count) + content
+
+
+HOSTILE = {
+    "bytes": _header(_array(0, 2**40)),
+    "numbers": _header(_array(4, 2**40, b"\0" * 4096)),
+    "texts": _header(_array(8, 2**40, b"\0" * 4096)),
+    "more than 64 bits can count": _header(_array(12, 2**63)),
+    "arrays of arrays": _header(_array(9, 1, struct.pack("<IQ", 9, 2**40))),
+    "very many entries": _header(_array(0, 2**22 + 1, b"\0" * (2**22 + 1))),
+    "an unknown type": _header(_array(77, 1, b"\0" * 64)),
+    "a long name": _header(struct.pack("<Q", 2**40)),
+    "a long text": _header(_name(b"a") + struct.pack("<IQ", 8, 2**62)),
+    "many fields": b"GGUF" + struct.pack("<I2Q", 3, 0, 2**40),
+    "many tensors": b"GGUF" + struct.pack("<I2Q", 3, 2**40, 0),
+    "many axes": _header(tensors=_name(b"t") + struct.pack("<I", 2**31) + b"\0" * 64, count=1),
+    "a shape that wraps around": _header(
+        tensors=_name(b"t") + struct.pack("<I2QIQ", 2, 2**32, 2**32, 0, 0), count=1
+    ),
+    "half a header": b"GGUF" + struct.pack("<I", 3),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_counts_are_held_against_the_bytes_that_are_there(name, tmp_path):
+    path = tmp_path / "a.gguf"
+    path.write_bytes(HOSTILE[name])
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r".+, got .+; .+\."):
+        GGUF(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+def test_damaged_files_are_refused_or_read(tmp_path):
+    """Bytes of the header set to others, one at a time: a ValueError, or a model."""
+    whole = written(tmp_path / "a.gguf").read_bytes()
+    path, refused = tmp_path / "b.gguf", 0
+    for at, value in itertools.product(range(4, 1200, 7), (0, 255)):
+        path.write_bytes(whole[:at] + bytes([value]) + whole[at + 1 :])
+        with contextlib.suppress(ValueError):
+            open_checkpoint(path)
+            continue
+        refused += 1
+    assert refused > 50

@@ -18,7 +18,7 @@ from sake_jax.experiments.brainstorm import (
     framed,
     items,
 )
-from sake_jax.generation import chat_prompt, has_chat_template
+from sake_jax.generation import chat_prompts, has_chat_template
 from sake_jax.metrics.semantic import minilm
 from sake_jax.models import ModelConfig, TransformerConfig, init
 from sake_jax.training.publish import publish
@@ -137,7 +137,7 @@ def test_models_with_a_chat_template_are_asked(tmp_path, judge, monkeypatch):
     instruct = sj.load("tinystories")
     assert not has_chat_template(instruct)
     instruct.tokenizer.chat_template = "{% for m in messages %}say: {{ m.content }}!{% endfor %}"
-    assert instruct.tokenizer.decode(chat_prompt(instruct, "a dog")) == "say: a dog!"
+    assert instruct.tokenizer.decode(chat_prompts(instruct, ["a dog"])[0]) == "say: a dog!"
     monkeypatch.setattr(sj, "load", lambda name: instruct)
     monkeypatch.setattr(texts, "measure", lambda *arguments: None)
     monkeypatch.setattr("sake_jax.experiments.brainstorm.report", lambda *arguments: None)

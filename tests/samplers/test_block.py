@@ -1,5 +1,7 @@
 """`block` against BD3LM's own sampler, every state; then what it could not do."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from replay import distinct, model, states_until
 
 import sake_jax as sj
 from networks import view_of
+from sake_jax.models import noise_level, total_noise
 
 MASK, BOS, BLOCK = 259, 7, 4
 KEY = jax.random.key(5)
@@ -141,7 +144,9 @@ def test_first_hitting_and_small_steps_of_time_end_without_noise_under_guidance(
         ({"steps": 9, "first_hitting": True}, "one step for each column"),
         ({"cache": "dual"}, "cache must be one of"),
         ({"pace": "truncated"}, "pace must be one of"),
-        ({"lm": "mdlm"}, "needs a model of block diffusion"),
+        ({"lm": "mdlm"}, "needs a model of block diffusion, got 'NetworkDenoiser'"),
+        ({"cache": "exact", "reuse": True}, "leave reuse or the cache out"),
+        ({"reuse": "old"}, "reuse must be True, False or 'stale'"),
     ],
 )
 def test_bad_options(change, message):
@@ -155,3 +160,119 @@ def test_a_canvas_must_be_aligned():
     start = sj.canvas([[1, 2]], 8, mask_id=MASK)
     with pytest.raises(ValueError, match="align=4"):
         sj.run(sj.block(lm, length=8), lm.params, KEY, start)
+
+
+@pytest.fixture(scope="module")
+def timed():
+    """The same weights, told that they were trained to look at the time."""
+    lm = model("bd3lm")
+    network = dataclasses.replace(lm.config.network, time_conditioning=True)
+    return dataclasses.replace(lm, config=dataclasses.replace(lm.config, network=network))
+
+
+def by_the_book(lm, blocks, steps, uniform):
+    """BD3LM's semi-autoregressive sampler, written down from its description, without a cache.
+
+    Its p(x0) is kept as long as no token changes, whatever the time is.
+    """
+    x, states = np.array([[BOS] + [MASK] * (BLOCK - 1)]), []
+    for block in range(blocks):
+        if block:
+            x = np.concatenate([x, np.full((1, BLOCK), MASK)], axis=1)
+        p = None
+        for at, t in enumerate(np.linspace(1, 0, steps)[:-1]):
+            if MASK not in x:
+                break
+            if p is None:
+                sigma = min(-np.log1p(-t) if t < 1 else np.inf, -np.log(1e-3))
+                logits = np.array(lm.logits(x, sigma=[sigma]), np.float64)[:, -BLOCK:]
+                logits[..., MASK] = -np.inf
+                p = np.exp(logits - logits.max(axis=-1, keepdims=True))
+                p /= p.sum(axis=-1, keepdims=True)
+            stay = max(t - 1 / steps, 0) / t
+            q = p * (1 - stay)
+            q[..., MASK] = stay
+            drawn = np.argmax(q / (TINY - np.log(uniform[block * steps + at] + TINY)), axis=-1)
+            after = x.copy()
+            after[:, -BLOCK:] = np.where(x[:, -BLOCK:] == MASK, drawn, x[:, -BLOCK:])
+            p = None if (after != x).any() else p
+            x = after
+            states.append(np.pad(x[0], (0, blocks * BLOCK - x.shape[1]), constant_values=MASK))
+    return np.array(states)
+
+
+def with_noise(lm, blocks, steps, uniform, **options):
+    noise = jnp.asarray(-np.log(TINY - np.log(uniform + TINY)), jnp.float32)
+
+    def recorded(keys, view, vocabulary):
+        at = jnp.round(view.progress[0] * blocks * steps).astype(jnp.int32)
+        return jnp.broadcast_to(noise[at], (len(keys), *noise.shape[2:]))
+
+    options = {"pace": "stretched", "steps": blocks * steps, "noise": recorded} | options
+    return sj.block(lm, length=blocks * BLOCK, **options)
+
+
+def test_with_time_conditioning_the_reference_keeps_an_old_prediction(timed):
+    """Token for token, with its noise level and its stale p(x0); without that, another text."""
+    blocks, steps = 3, 24
+    uniform = np.random.default_rng(3).random((blocks * steps, 1, BLOCK, 260))
+    theirs = by_the_book(timed, blocks, steps, uniform)
+    start = canvas([[BOS]], blocks * BLOCK)
+    ours = with_noise(timed, blocks, steps, uniform, reuse="stale")
+    assert ours.plan.cache == "none", "no other is right here"
+    states = states_until(ours, timed.params, start)[:, 0]
+    theirs = np.concatenate([np.asarray(start.tokens), theirs])
+    np.testing.assert_array_equal(distinct(states), distinct(theirs))
+    scanned, _ = sj.run(ours, timed.params, KEY, start)
+    np.testing.assert_array_equal(scanned.tokens[0], theirs[-1])
+    fresh = with_noise(timed, blocks, steps, uniform)
+    assert (states_until(fresh, timed.params, start)[-1, 0] != theirs[-1]).any()
+
+
+def test_an_old_prediction_is_a_rows_own(timed):
+    """What the neighbours of a row do must not decide which time it is read at."""
+    sampler = sj.block(timed, length=8, steps=32, reuse="stale")
+    start = canvas([[BOS], [1, 2], [3]], 8)
+    together = np.asarray(sj.run(sampler, timed.params, KEY, start)[0].tokens)
+    for row in range(3):
+        alone = jax.tree.map(lambda leaf, at=row: leaf[at : at + 1] if leaf.ndim else leaf, start)
+        tokens = sj.run(sampler, timed.params, KEY, alone)[0].tokens
+        np.testing.assert_array_equal(together[row : row + 1], tokens)
+
+
+def test_reuse_changes_nothing_where_the_time_is_not_looked_at():
+    """Also between blocks: a window that moved is read, though the canvas stayed as it was."""
+    lm, start = model("bd3lm"), canvas([[BOS], [1, 2]], 8, samples=2)
+    runs = [
+        sj.run(sj.block(lm, length=8, steps=32, **options), lm.params, KEY, start)[0].tokens
+        for options in ({"reuse": True}, {"cache": "none"}, {"reuse": "stale"}, {})
+    ]
+    for tokens in runs[1:]:
+        np.testing.assert_array_equal(runs[0], tokens)
+
+
+def test_the_noise_level_is_the_references(timed):
+    times = jnp.array([0.0, 0.5, 0.99, 0.9995, 1.0])
+    theirs = np.minimum(-np.log1p(-np.array([0, 0.5, 0.99, 0.9995])), -np.log(1e-3))
+    np.testing.assert_allclose(noise_level(timed.config.network, times)[:4], theirs, rtol=1e-5)
+    assert float(noise_level(timed.config.network, times)[4]) == pytest.approx(-np.log(1e-3))
+    mdlm = noise_level(model("mdlm").config.network, times)
+    np.testing.assert_array_equal(mdlm, total_noise(times))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"cache": "exact"},
+            "cache='exact' needs a network that does not look .*; leave cache out",
+        ),
+        ({"first_hitting": True}, "pass first_hitting=False, and steps="),
+        ({"reuse": True}, "pass reuse='stale'"),
+    ],
+)
+def test_what_a_model_that_looks_at_the_time_cannot_have(options, message, timed):
+    with pytest.raises(ValueError, match=message) as error:
+        sj.block(timed, length=8, **options)
+    assert "DiTConfig" not in str(error.value)
+    assert sj.block(timed, length=8).plan.steps == 8

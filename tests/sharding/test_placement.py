@@ -138,7 +138,12 @@ def test_bad_meshes_say_what_would_do():
         sj.mesh(tensor=16)
     with pytest.raises(ValueError, match=r"got \(3, 1, 1\); .* 1, 2, 4 or 8"):
         sj.mesh(data=3)
-    with pytest.raises(ValueError, match="divide the model's 4 heads, got 8; use 1, 2 or 4, and"):
+    with pytest.raises(
+        ValueError, match="divide the model's 4 heads, got 8; use 1, 2 or 4 of the 8"
+    ):
         sj.load(GOLDENS / "llada", mesh=sj.mesh(tensor=8))
+    six = dataclasses.replace(LLADA, H=6, K=6)
+    with pytest.raises(ValueError, match="got 4; use 1 or 2 of the 8 devices, and data or fsdp"):
+        fit.require_heads(six, {"data": 2, "fsdp": 1, "tensor": 4})  # 3 and 6 do not divide 8
     with pytest.raises(ValueError, match="mesh must be one of 'auto', got 'best'"):
         sj.load(GOLDENS / "llada", mesh="best")
