@@ -1,13 +1,14 @@
 """What the terminal shows of texts: a list, two columns, or a canvas that fills."""
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 import sake_jax as sj
@@ -45,18 +46,21 @@ def print_comparison(
     numbers: dict[str, dict[str, float]],
 ) -> None:
     """Two runs side by side, then their numbers."""
-    names = [plain_text(name) for name in results]
-    table = Table(*names, expand=True, show_lines=True)
+    table = Table(*_headers(results), expand=True, show_lines=True)
     for at, prompt in enumerate(prompts):
         columns = [out.texts[at] for out in results.values()]
         for texts in zip(*columns, strict=True):
             table.add_row(*(_with_prompt(prompt, text) for text in texts))
     console.print(table)
-    below = Table("", *names)
+    below = Table("", *_headers(results))
     for name in next(iter(numbers.values())):
         values = (f"{measured[name]:.3g}" for measured in numbers.values())
         below.add_row(MEASURES[name], *values)
     console.print(below)
+
+
+def _headers(names: Iterable[str]) -> list[Column]:
+    return [Column(plain_text(name)) for name in names]
 
 
 def _with_prompt(prompt: str, text: str | None) -> Text:

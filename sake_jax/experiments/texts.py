@@ -17,7 +17,7 @@ import numpy as np
 import sake_jax as sj
 from sake_jax.checks import whole
 from sake_jax.experiments.study import Cell, Result, Study
-from sake_jax.generation import Prompt
+from sake_jax.generation import Prompt, read_prompts
 from sake_jax.metrics import (
     Encoder,
     cosine_diversity,
