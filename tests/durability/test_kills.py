@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-STRIDES = {"train": 8}
+STRIDES = {"train": 5}
 """Every that many operations; every one where nothing is said."""
 FLAGS = "--xla_backend_optimization_level=0"
 
