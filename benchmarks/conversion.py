@@ -33,6 +33,7 @@ from sake_jax.conversion.checkpoint import leaves
 from sake_jax.conversion.families import family, recognise
 from sake_jax.conversion.manifest import Manifest
 from sake_jax.conversion.rules import expand
+from sake_jax.files import write_atomically
 from sake_jax.models import NetworkInput, abstract
 from sake_jax.models import forward as network_forward
 
@@ -287,7 +288,7 @@ def main() -> None:
     found["weights"] = weight_bytes()
     print(table(found))
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        write_atomically(options.json, json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from sake_jax.evaluate.sandbox import HUMAN_EVAL, run_programs
+from sake_jax.files import write_atomically
 from sake_jax.planning.bench.interleaved import measure_in_turn
 
 OURS, BARE, THEIRS = "ours, contained", "ours, unsafe=True", "human-eval"
@@ -156,7 +157,7 @@ def main() -> None:
     found = measure_all(problems, 2 if options.quick else options.repeats, installed)
     print(table(found))
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        write_atomically(options.json, json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 import sake_jax as sj
 from sake_jax import planning
 from sake_jax.conversion import model_config
+from sake_jax.files import write_atomically
 from sake_jax.planning.bench.clock import compiled_run
 from sake_jax.planning.bench.interleaved import measure_in_turn
 from sake_jax.planning.bench.scaled import scaled_model
@@ -152,8 +153,8 @@ def main() -> None:
             print(json.dumps(row), flush=True)
             results.setdefault(part, []).append(row)
             if options.out:
-                options.out.write_text(json.dumps(results, indent=1) + "\n")
-                options.out.with_suffix(".md").write_text(page(results) + "\n")
+                write_atomically(options.out, json.dumps(results, indent=1) + "\n")
+                write_atomically(options.out.with_suffix(".md"), page(results) + "\n")
     print(page(results))
 
 

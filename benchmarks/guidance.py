@@ -22,6 +22,7 @@ import numpy as np
 
 import sake_jax as sj
 from sake_jax.core import Context, Tables
+from sake_jax.files import write_atomically
 from sake_jax.guidance.compose import guide
 from sake_jax.guidance.diversity import table_spread
 from sake_jax.view import View
@@ -178,8 +179,7 @@ def main() -> None:
                 dict(shape=str(shape), form=name, time_ratio=value / seconds["unguided"])
             )
     if options.json:
-        with open(options.json, "w") as file:
-            json.dump(results, file, indent=1)
+        write_atomically(options.json, json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

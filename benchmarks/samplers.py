@@ -27,6 +27,7 @@ import jax
 import numpy as np
 
 import sake_jax as sj
+from sake_jax.files import write_atomically
 from sake_jax.models import abstract, network
 from sake_jax.models.config import TransformerConfig
 from sake_jax.models.denoiser import NetworkDenoiser
@@ -238,7 +239,7 @@ def main() -> None:
     found = measure_all(sizes, blocks, options.seed, repeats, forms)
     print(table(found))
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        write_atomically(options.json, json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ To measure again on a quiet machine, and to plan again (needs the compilers of T
 
 from pathlib import Path
 
+from sake_jax.files import write_atomically
 from sake_jax.planning.bench.report import render_markdown
 from sake_jax.planning.bench.results_file import (
     read_results,
@@ -39,4 +40,4 @@ def pages() -> dict[Path, str]:
 
 if __name__ == "__main__":
     for path, text in pages().items():
-        path.write_text(text)
+        write_atomically(path, text)

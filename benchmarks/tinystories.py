@@ -31,6 +31,7 @@ from tokenizers import Tokenizer
 import sake_jax as sj
 from sake_jax import metrics
 from sake_jax.checks import require
+from sake_jax.files import write_atomically
 from sake_jax.planning.bench.interleaved import report_progress
 from sake_jax.training import TextData, Training, corpus
 
@@ -285,7 +286,7 @@ def main() -> None:
     options = read_options(typed)
     found = report(prepare(options), typed)
     print(found)
-    options.out.write_text(found)
+    write_atomically(options.out, found)
 
 
 if __name__ == "__main__":

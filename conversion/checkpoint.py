@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import re
-import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from sake_jax.conversion.quantize import Quantized
 from sake_jax.conversion.rules import Rule, expand
 from sake_jax.conversion.source import CONFIG, Orbax, Safetensors, Source, read_config
 from sake_jax.conversion.weights import Cast, Mapped, Weights
+from sake_jax.files import write_atomically
 from sake_jax.models import ModelConfig, NetworkConfig, abstract, exact_params, flatten_params
 
 READABLE = ("float32", "bfloat16", "float16", "int8")
@@ -203,14 +203,14 @@ def in_dtype(checkpoint: Checkpoint, dtype: Any) -> Checkpoint:
 
 
 def copy_description(checkpoint: Checkpoint, folder: Path) -> None:
-    """Config, tokenizer and chat template into another folder."""
+    """Tokenizer, chat template and, last, config: a folder without one is no model."""
     if checkpoint.folder.suffix == text.GGUF:
-        (folder / CONFIG).write_text(json.dumps(checkpoint.described, indent=2))
         try:
             text.tokenizer(checkpoint.folder).save_pretrained(folder)
         except ValueError as error:
             warnings.warn(f"written without a tokenizer: {error}", stacklevel=3)
+        write_atomically(folder / CONFIG, json.dumps(checkpoint.described, indent=2))
         return
-    for name in (CONFIG, *text.FILES):
+    for name in (*text.FILES, CONFIG):
         if (checkpoint.folder / name).is_file():
-            shutil.copyfile(checkpoint.folder / name, folder / name)
+            write_atomically(folder / name, (checkpoint.folder / name).read_bytes())

@@ -1,6 +1,7 @@
 """Writes a model back as a Hugging Face folder, so that others can load it."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sake_jax.conversion.rules import Entry, expand
 from sake_jax.conversion.source import CONFIG, INDEX_FILE
 from sake_jax.conversion.units import part
 from sake_jax.conversion.weights import Held, Weights
+from sake_jax.files import PARTIAL, lock, replace_folder, write_atomically
 from sake_jax.models import ModelConfig, network
 from sake_jax.typing import Params
 
@@ -33,7 +35,8 @@ SHARD = 2 * 2**30
 def export(source: str | Path, destination: str | Path, *, shard_bytes: int = SHARD) -> list[Path]:
     """Writes a checkpoint in the layout its family has on the hub; returns the weight files.
 
-    Tensors come out bit for bit as they went in. Memory holds one file's tensors.
+    Tensors come out bit for bit as they went in. Memory holds one file's tensors. The folder
+    appears when all is written: a run that was killed can be started again.
 
     >>> import tempfile
     >>> from sake_jax.conversion import export, locate
@@ -42,10 +45,21 @@ def export(source: str | Path, destination: str | Path, *, shard_bytes: int = SH
     ['model.safetensors']
     """
     checkpoint, folder = open_checkpoint(Path(source)), Path(destination)
-    config, weights = checkpoint.config, checkpoint.weights
-    files = write(config, weights, checkpoint.prefix, folder, shard_bytes=shard_bytes)
-    copy_description(checkpoint, folder)
-    return files
+    _require_empty(folder)
+    partial = folder.with_name(folder.name + PARTIAL)
+    partial.mkdir(parents=True, exist_ok=True)
+    with lock(partial):
+        for left in partial.iterdir():  # by a run that was killed
+            left.unlink()
+        try:
+            config, weights = checkpoint.config, checkpoint.weights
+            files = write(config, weights, checkpoint.prefix, partial, shard_bytes=shard_bytes)
+            copy_description(checkpoint, partial)
+            replace_folder(partial, folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    return [folder / file.name for file in files]
 
 
 def save(
@@ -76,7 +90,7 @@ def save(
     cast = {path: leaf if path in exact else leaf.astype(kind) for path, leaf in leaves.items()}
     files = write(config, Held(cast), max(family.prefixes, key=len), Path(folder))
     described = family.describe(config) | {"torch_dtype": dtype}
-    (Path(folder) / CONFIG).write_text(json.dumps(described, indent=1))
+    write_atomically(Path(folder) / CONFIG, json.dumps(described, indent=1))
     return files
 
 
@@ -91,8 +105,7 @@ def write(
     """The weights alone, under their family's names, into a new folder; returns their files."""
     rule, remedy = "only float weights have a place in the family's layout", "convert without int8"
     require(not config.network.quantized, rule, "int8 weights", remedy)
-    rule, remedy = "destination must be a new or empty folder", "choose another"
-    require(not folder.is_dir() or not any(folder.iterdir()), rule, str(folder), remedy)
+    _require_empty(folder)
     folder.mkdir(parents=True, exist_ok=True)
     entries = expand(families.family(config.family).table(config, prefix), leaves(config))
     shards = list(_shards(weights, entries, shard_bytes))
@@ -106,8 +119,13 @@ def write(
         }
         total = sum(_nbytes(weights, entry) for entry in entries)
         index = {"metadata": {"total_size": total}, "weight_map": files_of}
-        (folder / INDEX_FILE).write_text(json.dumps(index, indent=1))
+        write_atomically(folder / INDEX_FILE, json.dumps(index, indent=1))
     return [folder / name for name in names]
+
+
+def _require_empty(folder: Path) -> None:
+    rule, remedy = "destination must be a new or empty folder", "choose another"
+    require(not folder.is_dir() or not any(folder.iterdir()), rule, str(folder), remedy)
 
 
 def _save(tensors: dict[str, np.ndarray], path: Path) -> None:

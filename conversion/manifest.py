@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sake_jax.checks import require
+from sake_jax.files import write_atomically
 from sake_jax.journal import JsonLines
 
 FILE = "manifest.json"
@@ -19,6 +20,8 @@ JOURNAL = "journal.jsonl"
 FORMAT = 1
 STORED = ("float64", "float32", "float16", "bfloat16", "int8")
 """What arrays of a converted checkpoint may be."""
+FINALIZING = {"finalizing": True}
+"""The journal's last line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,9 +70,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Into a folder, in one go: a file cut short would pass for a complete conversion."""
-        partial = folder / (FILE + ".partial")
-        partial.write_text(json.dumps(dataclasses.asdict(self), indent=1))
-        partial.rename(folder / FILE)
+        write_atomically(folder / FILE, json.dumps(dataclasses.asdict(self), indent=1))
 
 
 def _is_unit(unit: Any) -> bool:
@@ -82,12 +83,14 @@ def _is_unit(unit: Any) -> bool:
 
 
 class UnfinishedConversion:
-    """What a conversion has written so far: its job, then one line for every batch of arrays."""
+    """What a conversion has written so far: its job, one line for every batch of arrays, and a mark
+    when they are put together."""
 
     def __init__(self, path: Path, job: dict[str, Any]):
         """`job` says what is converted and how; a journal of another job is refused."""
         self.file = JsonLines(path)
         self.done: dict[str, dict[str, Any]] = {}
+        self.finalizing = False
         lines = self.file.read()
         if not lines:  # new, or killed while beginning it
             self.file.append([job])
@@ -96,12 +99,24 @@ class UnfinishedConversion:
         remedy = "remove the folder to start again"
         require(lines[0] == job, rule, job, remedy)
         for line in lines[1:]:
-            self.done |= line
+            if line == FINALIZING:
+                self.finalizing = True
+            else:
+                self.done |= line
 
     def add(self, batch: dict[str, dict[str, Any]]) -> None:
         """Records a batch that is safely on disk, each array as `describe` has it."""
         self.done |= batch
         self.file.append([batch])
+
+    def mark_finalizing(self) -> None:
+        """Records that orbax begins to merge what was written: cut short, it cannot go on."""
+        self.file.append([FINALIZING])
+
+    def restart(self) -> None:
+        """Forgets all that was written."""
+        self.file.keep(1)
+        self.done, self.finalizing = {}, False
 
 
 class FileHashes:

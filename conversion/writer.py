@@ -3,11 +3,14 @@
 import contextlib
 import functools
 import math
+import shutil
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from orbax.checkpoint import v1 as orbax
 
@@ -21,8 +24,9 @@ from sake_jax.conversion.manifest import (
     UnfinishedConversion,
     describe,
 )
-from sake_jax.conversion.source import WEIGHTS
+from sake_jax.conversion.source import WEIGHTS, CheckpointError, Orbax
 from sake_jax.conversion.units import Unit, batches, list_units, part_of_each, whole
+from sake_jax.files import WriterLock, lock
 from sake_jax.models import network
 from sake_jax.sharding import (
     RULES,
@@ -40,6 +44,8 @@ PIECES = 32
 """Larger arrays are cut into this many: smaller pieces would be copied before they are written."""
 SMALLEST = 2**20
 """Chunks are not cut smaller than this for a mesh."""
+ATTEMPTS = 2
+"""How often all is written, if it cannot be read back: an earlier run may have left a part."""
 
 
 def convert(
@@ -74,9 +80,65 @@ def convert(
     folder = Path(destination)
     broadcast_from_leader(lambda: require_free(folder))
     checkpoint = in_dtype(open_checkpoint(Path(source)), dtype)
+    with _only_writer(folder):
+        for _ in range(ATTEMPTS):
+            manifest, damaged = _attempt(checkpoint, folder, mesh, on_unit)
+            if manifest is not None:
+                return manifest
+    remedy = "check the disk, and run it again: it begins anew"
+    raise CheckpointError(f"what was written cannot be read back ({damaged[:3]}); {remedy}.")
+
+
+@contextlib.contextmanager
+def _only_writer(folder: Path) -> Iterator[None]:
+    """Process 0 locks the folder for all of them."""
+    held: list[WriterLock] = []
+
+    def begin() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        held.append(lock(folder))
+        require_free(folder)  # another one may have finished since we looked
+
+    broadcast_from_leader(begin)
+    try:
+        yield
+    finally:
+        for each in held:
+            each.release()
+
+
+def _attempt(
+    checkpoint: Checkpoint,
+    folder: Path,
+    mesh: Mapping[str, int] | None,
+    on_unit: Callable[[Unit], None],
+) -> tuple[Manifest | None, list[str]]:
+    """Writes what is not there yet; no manifest, and the reason, if it cannot be read back."""
     runs = list(batches(list_units(checkpoint)))
     journal = broadcast_from_leader(lambda: _begin(folder, _job(checkpoint, runs, mesh)))
     _require_shared(folder, checkpoint)
+    if broadcast_from_leader((folder / MANIFEST).is_file):  # killed when only the journal had to go
+        return broadcast_from_leader(lambda: _forget(folder, journal)), []
+    files = _write_batches(checkpoint, folder, runs, mesh, on_unit, journal)
+    if not broadcast_from_leader((folder / WEIGHTS).exists):
+        broadcast_from_leader(journal.mark_finalizing)
+        orbax.partial.finalize(str((folder / WEIGHTS).resolve()))
+    damaged = _damaged(folder, broadcast_from_leader(lambda: journal.done))
+    if damaged:
+        broadcast_from_leader(lambda: _start_again(folder, journal))
+        return None, damaged
+    return broadcast_from_leader(lambda: _end(checkpoint, folder, files, journal)), []
+
+
+def _write_batches(
+    checkpoint: Checkpoint,
+    folder: Path,
+    runs: list[list[Unit]],
+    mesh: Mapping[str, int] | None,
+    on_unit: Callable[[Unit], None],
+    journal: UnfinishedConversion,
+) -> dict[str, Any]:
+    """All batches that the journal has not; returns what the manifest says about the source."""
     with FileHashes({} if several_processes() else checkpoint.source.files) as hashes:
         finish = _nothing
         for batch in runs:
@@ -93,10 +155,25 @@ def convert(
                 finish = _nothing
         finish()
         sizes = {n: {"bytes": path.stat().st_size} for n, path in checkpoint.source.files.items()}
-        files = hashes.result() or sizes
-    if not broadcast_from_leader((folder / WEIGHTS).exists):
-        orbax.partial.finalize(str((folder / WEIGHTS).resolve()))
-    return broadcast_from_leader(lambda: _end(checkpoint, folder, files, journal))
+        return hashes.result() or sizes
+
+
+def _damaged(folder: Path, units: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Names of arrays that do not come back as they were written; each process reads some."""
+    source = Orbax(folder, units)
+    names = sorted(units)[jax.process_index() :: jax.process_count()]
+
+    def is_whole(name: str) -> bool:
+        try:
+            return describe(source.read(name, ())) == units[name]
+        except (ValueError, OSError, RuntimeError):  # its files are missing, or cut short
+            return False
+
+    with ThreadPoolExecutor(2) as pool:  # memory held two batches before, now two arrays
+        wrong = [
+            name for name, right in zip(names, pool.map(is_whole, names), strict=True) if not right
+        ]
+    return [name for part in gather_from_all(wrong) for name in part]
 
 
 def _read(checkpoint: Checkpoint, unit: Unit, mesh: Mapping[str, int] | None) -> Any:
@@ -109,8 +186,18 @@ def _read(checkpoint: Checkpoint, unit: Unit, mesh: Mapping[str, int] | None) ->
 
 
 def _begin(folder: Path, job: dict[str, Any]) -> UnfinishedConversion:
-    folder.mkdir(parents=True, exist_ok=True)
-    return UnfinishedConversion(folder / JOURNAL, job)
+    journal = UnfinishedConversion(folder / JOURNAL, job)
+    if journal.finalizing and not (folder / WEIGHTS).exists():
+        # Of what orbax has merged so far nobody knows how much: what it merges next is not all.
+        _start_again(folder, journal)
+    return journal
+
+
+def _start_again(folder: Path, journal: UnfinishedConversion) -> None:
+    """Takes away what was written; the journal last, which then knows of nothing."""
+    for path in folder.glob(f"{WEIGHTS}*"):
+        shutil.rmtree(path)
+    journal.restart()
 
 
 def _end(
@@ -127,8 +214,13 @@ def _end(
         written_by=f"sake-jax {version('sake-jax')}",
     )
     manifest.write(folder)
+    return _forget(folder, journal)
+
+
+def _forget(folder: Path, journal: UnfinishedConversion) -> Manifest:
+    """Takes the journal of a finished conversion away."""
     journal.file.path.unlink()
-    return manifest
+    return Manifest.read(folder)
 
 
 def _require_shared(folder: Path, checkpoint: Checkpoint) -> None:
@@ -153,7 +245,7 @@ def require_free(folder: Path) -> None:
     >>> require_free(Path("a new folder"))
     """
     files = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
-    free = not folder.exists() or not files or (JOURNAL in files and MANIFEST not in files)
+    free = not folder.exists() or not files or JOURNAL in files
     rule = "destination must be a new folder, or one that an unfinished conversion left"
     require(free, rule, f"{folder} with {files[:4]}", "remove it or choose another")
 

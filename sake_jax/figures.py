@@ -1,5 +1,6 @@
 """Figures that can be read in black and white, too."""
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sake_jax.checks import require
+from sake_jax.files import write_atomically
 
 STYLES = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"), ("v", "-"), ("P", "--"), ("X", "-."))
 COLOURS = ("#000000", "#c8553d", "#2a6f97", "#588157", "#8a5a9e", "#b08900", "#6c757d")
@@ -85,6 +87,6 @@ def save(figure: Any, path: str | Path) -> Path:
     from matplotlib import rc_context
 
     # Plain numbers on logarithmic axes: a perplexity is no power of ten.
-    with rc_context({"axes.formatter.min_exponent": 4}):
-        figure.savefig(path, dpi=130)
-    return Path(path)
+    with rc_context({"axes.formatter.min_exponent": 4}), io.BytesIO() as drawn:
+        figure.savefig(drawn, format="png", dpi=130)
+        return write_atomically(path, drawn.getvalue())

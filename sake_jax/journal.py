@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from sake_jax.files import lock, sync_folder, write_all, write_atomically
+
 Line = dict[str, Any]
 UNIMPORTANT = ("versions", "options.batch")
 """Settings that may change from one part of a run to the next: its texts do not depend on them."""
@@ -25,24 +27,37 @@ class JsonLines:
         self.path = path
 
     def read(self) -> list[Line]:
-        """All whole lines; none without a file. A line that was cut short is taken away."""
-        if not self.path.exists():
-            return []
-        content = self.path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            # Else the next line would be written behind it, and both would be lost.
-            with self.path.open("r+b") as file:
-                file.truncate(whole)
-        return read_lines(self.path)
+        """All whole lines; none without a file. A line that was cut short does not count."""
+        return read_lines(self.path) if self.path.exists() else []
 
     def append(self, lines: Iterable[Line]) -> None:
-        """Adds lines in one write, and returns when they are on the disk."""
+        """Adds lines in one write, and returns when they are on the disk.
+
+        All of them or, on an error such as a full disk, none.
+        """
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        with self.path.open("ab") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        new = not self.path.exists()
+        with self.path.open("ab", buffering=0) as file:
+            whole = _whole_bytes(self.path)
+            # Behind a line that was cut short the next one would be lost with it.
+            file.truncate(whole)
+            try:
+                write_all(file, text.encode())
+                os.fsync(file.fileno())
+            except BaseException:
+                file.truncate(whole)
+                raise
+        if new:
+            sync_folder(self.path.parent)
+
+    def keep(self, count: int) -> None:
+        """Takes all lines away but the first ones, at once: a kill leaves all of them or these."""
+        if self.path.exists():
+            with self.path.open("r+b") as file:
+                for _ in range(count):
+                    file.readline()
+                file.truncate(file.tell())
+                os.fsync(file.fileno())
 
 
 class Journal:
@@ -56,22 +71,41 @@ class Journal:
     """
 
     def __init__(self, folder: str | Path, settings: Line, name: str = "rows.jsonl"):
-        """Begins a folder, or goes on with one that has the same settings."""
+        """Begins a folder, or goes on with one that has the same settings.
+
+        Another process that writes to the same file of lines is an error, until this object is
+        gone. Files of one run, such as those of its shards, begin with the same word.
+        """
         self.folder = Path(folder)
         self.path = self.folder / name
-        written, mine = self.folder / "settings.json", json.dumps(settings, indent=1)
-        if written.exists():
-            changed = differences(json.loads(written.read_text()), json.loads(mine))
-            if changed:
-                raise ValueError(
-                    f"{folder} must be new or hold a run with the same settings, got other "
-                    f"{', '.join(changed[:5])}; choose another folder, or repeat that run."
-                )
-            return
         self.folder.mkdir(parents=True, exist_ok=True)
-        partial = written.with_suffix(".partial")
-        partial.write_text(mine)
-        partial.replace(written)
+        with lock(self.folder, wait=True):  # shards may begin at the same moment
+            self._claim(settings)
+            self._lock = lock(self.path)
+
+    def _claim(self, settings: Line) -> None:
+        written, mine = self.folder / "settings.json", json.dumps(settings, indent=1)
+        rule = f"{self.folder} must be new or hold a run with the same settings"
+        remedy = "choose another folder, or repeat that run"
+        if written.exists():
+            changed = differences(_read_settings(written), json.loads(mine))
+            if changed:
+                raise ValueError(f"{rule}, got other {', '.join(changed[:5])}; {remedy}.")
+            return
+        begins = self.path.name.partition(".")[0].partition("-")[0]
+        rows = [path.name for path in self.folder.glob(f"{begins}*.jsonl") if path.stat().st_size]
+        # Nobody knows of which seed they are.
+        rest = "without settings.json; bring that back, or choose another folder"
+        if rows:
+            raise ValueError(f"{rule}, got {', '.join(sorted(rows)[:5])} {rest}.")
+        write_atomically(written, mine)
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        """Lets other processes write here."""
+        self._lock.release()
 
     def lines(self) -> list[Line]:
         """What was finished."""
@@ -80,6 +114,29 @@ class Journal:
     def append(self, lines: Iterable[Line]) -> None:
         """Adds what is finished."""
         JsonLines(self.path).append(lines)
+
+
+def _read_settings(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        remedy = "bring back the one that was written, or choose another folder"
+        raise ValueError(f"{path} must be JSON, got {error}; {remedy}.") from error
+
+
+def _whole_bytes(path: Path) -> int:
+    """The size of a file without a last line that was cut short."""
+    step = 2**16
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - step)
+            file.seek(start)
+            last = file.read(end - start).rfind(b"\n")
+            if last >= 0:
+                return start + last + 1
+            end = start
+    return 0
 
 
 def read_lines(path: Path) -> list[Line]:

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Iterator
 
-import jax
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -24,16 +23,13 @@ def plain_errors() -> Iterator[None]:
         print_line("stopped; what was finished is saved, if it had a folder", error=True)
         sharding.leave(130, "it was stopped")
         raise typer.Exit(130) from error
-    except jax.errors.JaxRuntimeError as error:
+    except Exception as error:
         # Of JAX's own errors only a lost process is the user's concern; others are our defects.
-        message = sharding.describe_lost_process(error)
-        if message is None:
+        lost = sharding.describe_lost_process(error)
+        if lost is None and not isinstance(error, ValueError | OSError | ImportError):
             raise
-        print_error(message)
-        sharding.leave(1, printable(message))
-    except (ValueError, OSError, ImportError) as error:
-        print_error(str(error))
-        sharding.leave(1, printable(str(error)))
+        print_error(lost or str(error))
+        sharding.leave(1, printable(lost or str(error)))
         raise typer.Exit(1) from error
 
 

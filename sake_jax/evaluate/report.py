@@ -13,6 +13,7 @@ from sake_jax.evaluate.results import Results
 from sake_jax.evaluate.task import TESTS
 from sake_jax.evaluate.titles import printed, titles
 from sake_jax.figures import COLOURS, STYLES, panels, save
+from sake_jax.files import write_atomically
 from sake_jax.metrics import (
     Estimate,
     distinct_count,
@@ -71,7 +72,7 @@ def report(
     folder.mkdir(parents=True, exist_ok=True)
     parts += [_figure(named, rules, folder / "passes.png")] if rules else []
     text = "\n\n".join(parts) + "\n"
-    (folder / "report.md").write_text(text)
+    write_atomically(folder / "report.md", text)
     return text
 
 

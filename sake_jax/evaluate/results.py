@@ -98,7 +98,7 @@ def _settings(folder: Path) -> dict[str, Any]:
         settings = json.loads(path.read_text())
     except ValueError as error:
         raise ValueError(
-            f"{path} must be JSON, got {error}; take it away, and run again."
+            f"{path} must be JSON, got {error}; bring back the one that was written."
         ) from error
     right = isinstance(settings, dict) and "task" in settings
     require(right, rule, "settings of something else", remedy)

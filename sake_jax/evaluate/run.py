@@ -1,5 +1,6 @@
 """Draws samples for a task's problems, has them judged, and writes each down at once."""
 
+import contextlib
 import dataclasses
 import warnings
 import zlib
@@ -120,7 +121,8 @@ def run(
     options |= {"batch": batch, "divided": True}
     waiting: Future[list[Line]] | None = None
     bar_of_rows = bar(task.name, len(encoded) * samples, progress and work.writes)
-    with bar_of_rows as advance, ThreadPoolExecutor(1) as judge:
+    writing = journal or contextlib.nullcontext()
+    with writing, bar_of_rows as advance, ThreadPoolExecutor(1) as judge:
         try:
             for chunk in _chunks(encoded, work.count * max(1, batch // samples)):
                 lines = _draw(lm, sampler, chunk, options)
@@ -139,7 +141,6 @@ def run(
 def _done(journal: Journal | None) -> set[tuple[str, int]]:
     """(problem, sample) of what any shard has written."""
     assert journal is not None
-    journal.lines()  # takes a line away that was cut short
     return {(line["problem"], line["sample"]) for line in read_written(journal.folder)}
 
 

@@ -13,6 +13,7 @@ from sake_jax.evaluate.report import report
 from sake_jax.evaluate.results import Results
 from sake_jax.evaluate.run import run
 from sake_jax.evaluate.task import Task
+from sake_jax.files import write_atomically
 from sake_jax.metrics import pass_rate
 from sake_jax.models import LanguageModel
 from sake_jax.samplers import Request
@@ -138,7 +139,7 @@ def _write(
             cell = f"**{score:.3f}**" if at == chosen else f"{score:.3f}"
             lines.append([name, _differs(request), cell])
     about = "Chosen on one part of the problems; report.md has them on the other."
-    (folder / "search.md").write_text(f"{about}\n\n{table(lines)}\n")
+    write_atomically(folder / "search.md", f"{about}\n\n{table(lines)}\n")
 
 
 def _differs(request: Request) -> str:

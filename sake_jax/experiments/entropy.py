@@ -6,6 +6,7 @@ sequence is redundant and sharpens where it is diverse, so that Cov[z, ψ] falls
 the kernel grow.
 """
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +106,9 @@ def _measured(study: Study, writer: Writer, bandwidth: float | str, cell: Cell) 
     if cell["seed"] == 0:
         steps = np.stack([watch.predicted, watch.measured])
         positions = np.stack([watch.redundancy[watch.open], watch.covariance[watch.open]])
-        np.savez(_points_file(study, method, strength), steps=steps, positions=positions)
+        points = io.BytesIO()
+        np.savez(points, steps=steps, positions=positions)
+        study.write(_points_file(study, method, strength).name, points.getvalue())
     return agreement(watch) | (modulation(watch) if method in SAKE else {})
 
 

@@ -4,6 +4,7 @@ SAKE and temperature, each over the whole run and for its first 80 % only, by as
 each; `lattice` has the walk itself.
 """
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,10 @@ def _measured(study: Study, group: list[Cell], sizes: dict[str, int]) -> list[Re
     measures = []
     for cell, points in zip(group, walk(mixture, settings, keys, **sizes), strict=True):
         if seed == 0 and cell["value"] in SHOWN.get(cell["method"], ()):
-            np.save(_points_file(study, cell["mixture"], cell["method"], cell["value"]), points)
+            shown = io.BytesIO()
+            np.save(shown, points)
+            path = _points_file(study, cell["mixture"], cell["method"], cell["value"])
+            study.write(path.name, shown.getvalue())
         measures.append(sj.metrics.coverage(real, points)._asdict())
     return measures
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sake_jax.files import write_atomically
 from sake_jax.journal import Journal
 from sake_jax.progress import bar
 
@@ -57,11 +58,9 @@ class Study:
         rows = list(self.results.values())
         return [row for row in rows if all(row.get(n) == v for n, v in chosen.items())]
 
-    def write(self, name: str, text: str) -> Path:
-        """A file of the report."""
-        path = self.folder / name
-        path.write_text(text)
-        return path
+    def write(self, name: str, text: str | bytes) -> Path:
+        """A file of the report, or of what it is made from."""
+        return write_atomically(self.folder / name, text)
 
     def _append(self, cell: Cell, result: Result) -> None:
         self.results[_name(cell)] = cell | result

@@ -1,5 +1,6 @@
 """The loop over batches, and what becomes of each row."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -181,7 +182,8 @@ def generate(
 
     seen = {}
     steps = among.rounds(work) * sampler.plan.steps
-    with bar("generating", steps, progress and among.writes) as advance:
+    writing = journal or contextlib.nullcontext()
+    with writing, bar("generating", steps, progress and among.writes) as advance:
         for ran in among.run(run, work):
             done |= {(row.prompt, row.sample): row for row in ran.rows}
             seen |= {(p, s): (ran.kept, at) for at, p, s in pairs(ran.part)}

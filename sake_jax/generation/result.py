@@ -112,10 +112,10 @@ class Generation:
 
     def save(self, folder: str | Path) -> Path:
         """Writes settings.json and rows.jsonl, as `generate(..., save=folder)` does."""
-        journal = Journal(folder, self.settings)
-        done = finished(journal)
-        new = (row for row in self.rows if (row.prompt, row.sample) not in done)
-        journal.append(dataclasses.asdict(row) for row in new)
+        with Journal(folder, self.settings) as journal:
+            done = finished(journal)
+            new = (row for row in self.rows if (row.prompt, row.sample) not in done)
+            journal.append(dataclasses.asdict(row) for row in new)
         return Path(folder)
 
     def to_html(

@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -67,7 +68,10 @@ def watch() -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         before(kind, error, trace)
-        leave(1, f"{kind.__name__}: {error}")
+        lost = describe_lost_process(error)
+        if lost is not None:  # last, below the engine's own words
+            _say(lost)
+        leave(1, lost or f"{kind.__name__}: {error}")
 
     sys.excepthook = hook
 
@@ -112,17 +116,29 @@ def leave(code: int, reason: str) -> None:
     os._exit(code)
 
 
-def describe_lost_process(error: Exception) -> str | None:
+def describe_lost_process(error: BaseException) -> str | None:
     """What to say of an error that comes from a process being gone; None for others.
 
     >>> describe_lost_process(ValueError("steps must be at most length")) is None
     True
     """
     client = engine.global_state.client
-    if client is None or not any(sign in str(error) for sign in SIGNS):
+    if client is None or not any(_is_engines(each) for each in _causes(error)):
         return None
     time.sleep(2 * LOOK)  # it may have left a note, which says more: then the watch ends us
-    return f"{LOST} ({str(error).splitlines()[0]})"
+    return LOST
+
+
+def _is_engines(error: BaseException) -> bool:
+    engines = isinstance(error, jax.errors.JaxRuntimeError)
+    return engines and any(sign in str(error) for sign in SIGNS)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those it was raised from: others wrap the engine's in their own."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _say(text: str) -> None:

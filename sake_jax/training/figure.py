@@ -1,24 +1,20 @@
 """The loss curve of a run."""
 
-import json
 from pathlib import Path
 
 from sake_jax.checks import require
+from sake_jax.figures import panels, save
+from sake_jax.journal import read_lines
 
 
 def loss_curve(folder: str | Path) -> Path:
     """Draws log.jsonl as loss.png: training loss, and the bound on held-out examples."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     folder = Path(folder)
     path = folder / "log.jsonl"
     require(path.is_file(), f"{folder} must hold log.jsonl", "nothing", "train first")
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = read_lines(path)
     require(lines, f"{path} must have a line", "nothing", "train longer")
-    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    figure, ((axes,),) = panels(1, 1, (7, 4))
     millions = lambda some: [line["tokens"] / 1e6 for line in some]  # noqa: E731
     axes.plot(millions(lines), [line["loss"] for line in lines], color="0.6", label="training")
     held = [line for line in lines if "validation" in line]
@@ -32,6 +28,4 @@ def loss_curve(folder: str | Path) -> Path:
     axes.set(xlabel="million tokens", ylabel="nats per token")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(folder / "loss.png", dpi=120)
-    pyplot.close(figure)
-    return folder / "loss.png"
+    return save(figure, folder / "loss.png")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sake_jax.conversion import save
+from sake_jax.files import PARTIAL, replace_folder, write_atomically
 from sake_jax.models import ModelConfig
 from sake_jax.typing import Params
 
@@ -17,18 +18,17 @@ def publish(
 
     What was there is replaced when all is written: a run that is killed leaves the old model.
     """
-    partial = folder.with_name(folder.name + ".partial")
+    partial = folder.with_name(folder.name + PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)
     save(config, params, partial, dtype)
     _write_tokenizer(tokenizer, partial)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    replace_folder(partial, folder)
     return folder
 
 
 def _write_tokenizer(tokenizer: Any, folder: Path) -> None:
     """tokenizer.json, and the special tokens: the first ends texts, the last is the mask."""
-    tokenizer.save(str(folder / "tokenizer.json"))
+    write_atomically(folder / "tokenizer.json", tokenizer.to_str(pretty=True))
     end, noise = tokenizer.id_to_token(0), tokenizer.id_to_token(tokenizer.get_vocab_size() - 1)
     about = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -38,4 +38,4 @@ def _write_tokenizer(tokenizer: Any, folder: Path) -> None:
         "pad_token": end,
         "mask_token": noise,
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(about, indent=1))
+    write_atomically(folder / "tokenizer_config.json", json.dumps(about, indent=1))

@@ -1,6 +1,7 @@
 """What is trained, on what, and how: a TOML file."""
 
 import dataclasses
+import json
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, get_origin
 
 from sake_jax.checks import number, one_of, require
 from sake_jax.conversion import family
+from sake_jax.files import write_atomically
 from sake_jax.models import DiTConfig, ModelConfig, TransformerConfig
 
 KINDS = ("llada", "causal", "mdlm", "bd3lm")
@@ -206,6 +208,33 @@ def read(path: str | Path, data: str | Path | None = None) -> Recipe:
     if isinstance(sections["data"], TextData):
         sections["data"] = _resolve(sections["data"], place)
     return Recipe(name=written.get("name", path.stem), **sections)
+
+
+def as_json(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as a run's folder keeps it."""
+    return json.loads(json.dumps(dataclasses.asdict(recipe)))
+
+
+def write_recipe(recipe: Recipe, path: Path) -> None:
+    """Writes what `read_recipe` reads."""
+    write_atomically(path, json.dumps(dataclasses.asdict(recipe), indent=1))
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe that a run's folder keeps.
+
+    Of an earlier version's some fields are missing: they had no other value than the default.
+    """
+    try:
+        written = json.loads(path.read_text())
+        kind = PairsData if "problems" in written["data"] else TextData
+        parts = {"data": kind, "model": Model, "training": Training}
+        return Recipe(
+            written["name"], **{name: part(**written[name]) for name, part in parts.items()}
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        remedy = "choose another folder, or the version of sake-jax that wrote it"
+        raise ValueError(f"{path} must hold a recipe, got {error}; {remedy}.") from error
 
 
 def _resolve(data: TextData, place: Path) -> TextData:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,19 +17,29 @@ from orbax.checkpoint import v1 as orbax
 
 import sake_jax as sj
 from sake_jax.checks import require
+from sake_jax.files import lock, write_atomically
+from sake_jax.journal import JsonLines, differences
 from sake_jax.models import ModelConfig, exact_params, flatten_params, init, nest_params
 from sake_jax.training import corpus
 from sake_jax.training.objective import loss
 from sake_jax.training.optimizer import falls_at, optimizer, rate
 from sake_jax.training.pairs import PairsExamples, word_tokenizer
 from sake_jax.training.publish import publish
-from sake_jax.training.recipe import PairsData, Recipe, Training
+from sake_jax.training.recipe import (
+    PairsData,
+    Recipe,
+    Training,
+    as_json,
+    read_recipe,
+    write_recipe,
+)
 from sake_jax.typing import Key, Leaf, Params, Tokens
 
 DRAWS, ROWS = 4, 32
 """Draws of noise for each example of validation, and examples in one pass."""
 KEPT = 2
 """Checkpoints that are kept."""
+RECIPE, CHECKPOINTS = "recipe.json", "checkpoints"
 
 
 class TrainState(sj.Node):
@@ -54,13 +63,16 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, folder: str | Path, mesh: Mesh | None = None):
         self.recipe, self.folder, self.mesh = recipe, Path(folder), mesh
+        self.log = JsonLines(self.folder / "log.jsonl")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = lock(self.folder)
         planned = self._claim()
         self.tokenizer = self._tokenizer()
         self.examples = self._examples()
         recipe.check_lengths(self.examples.length, self.examples.answer_start)
         self.config = recipe.config(self.tokenizer.get_vocab_size())
         self.saved = orbax.training.Checkpointer(
-            str((self.folder / "checkpoints").resolve()),
+            str((self.folder / CHECKPOINTS).resolve()),
             preservation_policy=orbax.training.preservation_policies.LatestN(KEPT),  # type: ignore
             cleanup_tmp_directories=True,
         )
@@ -140,24 +152,26 @@ class Trainer:
             line["validation"] = nats
             if self.examples.bytes_per_token is not None:
                 line["bits_per_byte"] = float(nats / np.log(2) / self.examples.bytes_per_token)
-        with (self.folder / "log.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        self.log.append([line])
 
     def _claim(self) -> int:
         """Writes the recipe into a new folder; returns the steps it is, or was, planned for.
 
         A folder with another recipe is refused, unless only the number of steps differs.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path, mine = self.folder / "recipe.json", dataclasses.asdict(self.recipe)
-        if not path.exists():
-            path.write_text(json.dumps(mine, indent=1))
-            return self.recipe.training.steps
+        path, mine = self.folder / RECIPE, self.recipe
         rule = f"{self.folder} must be new or hold a run of the same recipe"
-        theirs = json.loads(path.read_text())
-        planned = theirs["training"]["steps"]
-        theirs["training"]["steps"] = self.recipe.training.steps
-        require(theirs == mine, rule, "another", "choose another folder")
+        remedy = "choose another folder"
+        if not path.exists():
+            begun = self.log.path.exists() or (self.folder / CHECKPOINTS).exists()
+            require(not begun, rule, f"a run without {RECIPE}", remedy)
+            write_recipe(mine, path)
+            return mine.training.steps
+        theirs = read_recipe(path)
+        planned, training = theirs.training.steps, theirs.training
+        same = dataclasses.replace(training, steps=mine.training.steps)
+        changed = differences(as_json(dataclasses.replace(theirs, training=same)), as_json(mine))
+        require(not changed, rule, f"another {', '.join(changed)}", remedy)
         return planned
 
     def _extend(self, planned: int) -> None:
@@ -169,20 +183,17 @@ class Trainer:
         last = min(falls_at(before), falls_at(t))
         rule = f"training.steps may change before the rate falls, after step {last}"
         require(at <= last, rule, f"step {at}", f"keep steps = {planned}, or begin anew")
-        path = self.folder / "recipe.json"
-        path.write_text(json.dumps(dataclasses.asdict(self.recipe), indent=1))
+        write_recipe(self.recipe, self.folder / RECIPE)
 
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
         path = self.folder / "tokenizer.json"
         if not path.exists():
-            partial = path.with_suffix(".partial")
             data = self.recipe.data
             pairs = isinstance(data, PairsData)
             made = word_tokenizer(data) if pairs else corpus.learn_tokenizer(data)
-            made.save(str(partial))
-            partial.rename(path)
+            write_atomically(path, made.to_str(pretty=True))
         return Tokenizer.from_file(str(path))
 
     def _examples(self) -> corpus.TextExamples | PairsExamples:
@@ -204,11 +215,7 @@ class Trainer:
 
     def _cut_log(self, step: int) -> None:
         """Takes away what was logged after the checkpoint: it will be logged again."""
-        path = self.folder / "log.jsonl"
-        if path.exists():
-            lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
-            kept = [line for line in lines if json.loads(line)["step"] <= step]
-            path.write_text("".join(line + "\n" for line in kept))
+        self.log.keep(sum(line["step"] <= step for line in self.log.read()))
 
     def _placed(self, tree: Any, *axes: str) -> Any:
         """On the mesh: a copy on every device, or cut along an axis of it."""

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from sake_jax.files import write_atomically
 from sake_jax.viewer.payload import payload
 from sake_jax.viewer.recording import Recording
 
@@ -26,9 +27,7 @@ class HtmlPage(str):
 
     def save(self, path: str | Path) -> Path:
         """Writes the document to a file, and gives its path."""
-        path = Path(path)
-        path.write_text(self, encoding="utf-8")
-        return path
+        return write_atomically(path, str(self))
 
 
 def render_page(

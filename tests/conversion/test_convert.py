@@ -1,15 +1,18 @@
 """Converting, loading, verifying and exporting, also when something goes wrong half-way."""
 
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from checkpoints import FAMILIES, copied, with_config, with_tensors
+from orbax.checkpoint import v1 as orbax
 
 import sake_jax as sj
 from conftest import GOLDENS
+from disks import written_by_another
 from sake_jax.conversion import convert, export, open_checkpoint, verify
 from sake_jax.conversion import manifest as manifests
 from sake_jax.conversion.loader import parameters
@@ -226,6 +229,83 @@ def test_killed_after_the_weights_and_before_the_manifest(tmp_path, monkeypatch)
             convert(GOLDENS / "llada", tmp_path / "ours")
     convert(GOLDENS / "llada", tmp_path / "ours")
     assert verify(tmp_path / "ours").ok
+
+
+FINALIZE = "orbax.checkpoint.experimental.v1._src.partial.saving"
+
+
+@pytest.mark.parametrize("step", ["BasePyTreeCheckpointHandler.finalize", "_merge_pytree_metadata"])
+def test_killed_while_orbax_puts_the_parts_together(step, tmp_path, small_batches, monkeypatch):
+    """Not all is pending then: orbax would take what is there for a whole checkpoint."""
+    whole = convert(GOLDENS / "llada", tmp_path / "whole")
+
+    def killed(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{FINALIZE}.{step}", killed)
+        with pytest.raises(Killed):
+            convert(GOLDENS / "llada", tmp_path / "ours")
+    assert '{"finalizing": true}' in (tmp_path / "ours" / "journal.jsonl").read_text()
+    assert convert(GOLDENS / "llada", tmp_path / "ours").units == whole.units
+    assert files_of(tmp_path / "ours") == files_of(tmp_path / "whole")
+    assert verify(tmp_path / "ours").ok
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_cannot_be_read_back_is_written_again(times, tmp_path, small_batches, monkeypatch):
+    """Also what an earlier version left half finalized, without a mark; at last it gives up."""
+    real, left = orbax.partial.finalize, [times]
+
+    def damage(path):
+        real(path)
+        if left[0]:
+            left[0] -= 1
+            largest = max(Path(path).rglob("d/*"), key=lambda file: file.stat().st_size)
+            largest.write_bytes(bytes(largest.stat().st_size))
+
+    monkeypatch.setattr(orbax.partial, "finalize", damage)
+    if times == 2:
+        with pytest.raises(ValueError, match=r"cannot be read back \(\['.*; check the disk"):
+            convert(GOLDENS / "llada", tmp_path / "ours")
+        assert files_of(tmp_path / "ours") == {"journal.jsonl"}
+    convert(GOLDENS / "llada", tmp_path / "ours")
+    assert verify(tmp_path / "ours").ok
+
+
+def test_killed_before_the_journal_went(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("sake_jax.conversion.writer._forget", lambda folder, journal: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            convert(GOLDENS / "llada", tmp_path / "ours")
+    assert {"manifest.json", "journal.jsonl"} <= files_of(tmp_path / "ours")
+    assert verify(tmp_path / "ours").ok
+    convert(GOLDENS / "llada", tmp_path / "ours", on_unit=lambda unit: 1 / 0)
+    assert "journal.jsonl" not in files_of(tmp_path / "ours")
+
+
+def test_one_process_converts_into_a_folder(tmp_path):
+    (tmp_path / "ours").mkdir()
+    with (
+        written_by_another(tmp_path / "ours"),
+        pytest.raises(ValueError, match="ours must have one writer at a time"),
+    ):
+        convert(GOLDENS / "llada", tmp_path / "ours")
+    assert not files_of(tmp_path / "ours")
+
+
+def test_an_export_appears_when_it_is_whole(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("sake_jax.conversion.exporter.copy_description", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            export(GOLDENS / "llada", tmp_path / "ours")
+    assert not files_of(tmp_path)
+    (tmp_path / "ours.partial").mkdir()
+    (tmp_path / "ours.partial" / "stale").touch()  # left by a kill
+    files = export(GOLDENS / "llada", tmp_path / "ours")
+    assert [file.parent for file in files] == [tmp_path / "ours"]
+    assert files_of(tmp_path) == {"ours"}
+    assert "stale" not in files_of(tmp_path / "ours")
 
 
 def test_another_job_may_not_go_on_with_it(tmp_path, small_batches):

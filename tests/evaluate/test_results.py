@@ -59,7 +59,7 @@ def test_a_run_goes_on_in_other_shards(draw, tmp_path):
     counts = [
         len(path.read_text().splitlines()) for path in sorted((tmp_path / "run").glob("*.jsonl"))
     ]
-    assert counts == [4, 4, 4], "each sample once"
+    assert counts == [4, 4, 0, 4], "each sample once, and nothing by the last"
 
 
 def test_a_batch_may_be_smaller_than_the_samples(draw, tmp_path):

@@ -1,6 +1,7 @@
 """Runs on tasks: known chances come out, and a stopped run goes on."""
 
 import dataclasses
+import errno
 import itertools
 import json
 import math
@@ -11,6 +12,8 @@ import pytest
 from scripted import scripted
 
 import sake_jax as sj
+from disks import written_by_another
+from sake_jax import journal
 from sake_jax.evaluate import Problem, Task, Verdict, gsm8k, open_ended
 from sake_jax.evaluate.report import report, vote
 from sake_jax.evaluate.results import read_results
@@ -121,6 +124,48 @@ def test_what_was_drawn_is_kept_when_it_is_stopped(lm, sampler, tmp_path, monkey
     monkeypatch.undo()
     found = run(lm, sampler, small(), tmp_path, samples=2, batch=2)
     assert found.complete
+
+
+def test_a_moment_of_a_full_disk_leaves_whole_lines(lm, sampler, tmp_path, monkeypatch):
+    """The batch that did not fit is written when the run ends, if there is room again."""
+    expected = run(lm, sampler, small(), tmp_path / "whole", samples=2, batch=4)
+    real, calls, broken = journal.write_all, [], set()
+
+    def full(file, content):
+        calls.append(content)
+        if len(calls) in broken:
+            real(file, content[: len(content) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file, content)
+
+    monkeypatch.setattr(journal, "write_all", full)
+    for name, times in (("moment", {2}), ("longer", {2, 3})):
+        calls.clear()
+        broken.clear()
+        broken |= times
+        with pytest.raises(OSError, match="No space left"):
+            run(lm, sampler, small(), tmp_path / name, samples=2, batch=4)
+        content = (tmp_path / name / "results.jsonl").read_text()
+        assert content.endswith("}\n")
+        assert content.count("\n") == {"moment": 8, "longer": 4}[name]
+        assert (
+            run(lm, sampler, small(), tmp_path / name, samples=2, batch=4).lines == expected.lines
+        )
+
+
+def test_results_without_settings_belong_to_nobody(lm, sampler, tmp_path):
+    run(lm, sampler, small(), tmp_path, samples=2)
+    (tmp_path / "settings.json").unlink()
+    with pytest.raises(ValueError, match=r"got results.jsonl without settings.json; bring that"):
+        run(lm, sampler, small(), tmp_path, samples=2, seed=1)
+
+
+def test_one_process_writes_a_shard(lm, sampler, tmp_path):
+    run(lm, sampler, small(), tmp_path, samples=2)
+    with written_by_another(tmp_path / "results.jsonl"):
+        with pytest.raises(ValueError, match=r"results.jsonl must have one writer at a time"):
+            run(lm, sampler, small(), tmp_path, samples=2)
+        run(lm, sampler, small(), tmp_path, samples=2, shard=Shard(0, 2))  # in a file of its own
 
 
 def test_another_run_is_refused(lm, sampler, tmp_path):

@@ -159,6 +159,13 @@ def fails() -> dict:
     return {"gathered": sharding.gather_from_all(0)}
 
 
+def waits() -> dict:
+    """Both talk until one of them is gone."""
+    while True:
+        sharding.gather_from_all(0)
+        Path(f"talked-{jax.process_index()}").touch()
+
+
 def main(name: str, *words: str) -> None:
     sharding.connect()
     found = globals()[name](*words)

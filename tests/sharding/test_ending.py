@@ -66,6 +66,21 @@ def test_a_killed_process_ends_the_other_and_rows_stay(tmp_path, victim, mesh):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_program_says_plainly_that_another_is_gone(tmp_path, victim):
+    """Not by the engine's words alone, which name its network library."""
+    given = (sys.executable, str(pairs.HERE / "scenarios.py"), "waits")
+    with pairs.started(tmp_path, *given) as running:
+        until = time.monotonic() + 300
+        while not all((tmp_path / f"talked-{number}").exists() for number in range(pairs.COUNT)):
+            assert time.monotonic() < until, pairs.said(tmp_path, 0)
+            time.sleep(0.05)
+        running[victim].send_signal(signal.SIGKILL)
+        pairs.ended(running, 1 - victim, within=60)
+    assert pairs.said(tmp_path, 1 - victim).splitlines()[-1] == f"error: {ending.LOST}"
+
+
+@pytest.mark.slow
 def test_an_error_in_one_process_is_told_to_the_other(tmp_path):
     given = (sys.executable, str(pairs.HERE / "scenarios.py"), "fails")
     with pairs.started(tmp_path, *given) as running:

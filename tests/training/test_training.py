@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import sake_jax as sj
+from disks import little_room, written_by_another
 from sake_jax.training import Trainer, corpus, read
 from sake_jax.training.figure import loss_curve
 from sake_jax.training.objective import corrupt, loss
@@ -158,6 +160,55 @@ def test_steps_may_change_before_the_rate_falls(folder, straight, tmp_path):
     assert json.loads((tmp_path / "recipe.json").read_text())["training"]["steps"] == 8
     with pytest.raises(ValueError, match="may change before the rate falls, after step 6"):
         Trainer(recipe_of(folder, training={"steps": 20}), tmp_path)
+
+
+def test_the_log_survives_a_kill_while_it_is_cut(folder, straight, tmp_path):
+    """Without room to write it anew, too: what stays is never touched."""
+    shutil.copytree(straight.folder, tmp_path, dirs_exist_ok=True)
+    log = tmp_path / "log.jsonl"
+    whole = log.read_text()
+    log.write_text(whole + '{"step": 9}\n{"st')
+    with little_room(10):
+        Trainer(recipe_of(folder), tmp_path)
+    assert log.read_text() == whole
+
+
+def test_the_recipe_survives_a_kill_while_it_is_extended(folder, tmp_path):
+    Trainer(recipe_of(folder, training={"steps": 20}), tmp_path)
+    before = (tmp_path / "recipe.json").read_text()
+    with little_room(10), pytest.raises(OSError, match="too large"):
+        Trainer(recipe_of(folder), tmp_path)
+    assert (tmp_path / "recipe.json").read_text() == before
+    Trainer(recipe_of(folder), tmp_path)
+
+
+def test_a_recipe_of_an_earlier_version_lacks_fields_and_goes_on(folder, tmp_path):
+    Trainer(recipe_of(folder), tmp_path)
+    path = tmp_path / "recipe.json"
+    written = json.loads(path.read_text())
+    del written["training"]["precision"], written["model"]["tied"], written["data"]["separator"]
+    path.write_text(json.dumps(written))
+    Trainer(recipe_of(folder), tmp_path)
+    with pytest.raises(ValueError, match=r"the same recipe, got 'another training\.precision'"):
+        Trainer(recipe_of(folder, training={"precision": "bfloat16"}), tmp_path)
+    path.write_text(json.dumps(written | {"model": written["model"] | {"wings": 2}}))
+    with pytest.raises(
+        ValueError, match=r"must hold a recipe, got .*wings.*the version of sake-jax"
+    ):
+        Trainer(recipe_of(folder), tmp_path)
+    path.unlink()
+    (tmp_path / "log.jsonl").touch()
+    with pytest.raises(ValueError, match=r"the same recipe, got 'a run without recipe\.json'"):
+        Trainer(recipe_of(folder), tmp_path)
+
+
+def test_one_process_trains_in_a_folder(folder, tmp_path):
+    with (
+        written_by_another(tmp_path),
+        pytest.raises(ValueError, match="must have one writer at a time"),
+    ):
+        Trainer(recipe_of(folder), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_bfloat16_learns_the_same_and_keeps_float32(folder, straight, tmp_path):

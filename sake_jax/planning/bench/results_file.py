@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sake_jax.checks import require
+from sake_jax.files import lock, write_atomically
 from sake_jax.planning.bench.report import (
     PUBLISHED,
     QUIET,
@@ -36,9 +37,10 @@ def read_results(path: Path) -> dict[str, Any]:
 
 def write_results(path: Path, parts: dict[str, Any]) -> dict[str, Any]:
     """Puts parts in place of the file's own; the others stay as they are."""
-    results = read_results(path) | parts
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=1) + "\n")
+    with lock(path.parent, wait=True):  # another bench must not write between the two
+        results = read_results(path) | parts
+        write_atomically(path, json.dumps(results, indent=1) + "\n")
     return results
 
 
