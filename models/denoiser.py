@@ -15,21 +15,19 @@ from sake_jax.models.attention import KVCache
 from sake_jax.models.config import NetworkConfig
 from sake_jax.models.inputs import NetworkInput
 from sake_jax.node import Node
+from sake_jax.noise_levels import LogLinear
 from sake_jax.precision import product
 from sake_jax.sharding import HIDDEN, LOGITS, constrain
 from sake_jax.typing import Features, Leaf, Logits, Params, Rows
 
-CLEANEST = 1e-3
-"""ε of the log-linear noise: at t = 1 a token survives with this probability."""
-
 
 def total_noise(time: Array) -> Array:
-    """σ(t) = -log(1 - (1 - ε) t), the log-linear schedule of the DiT families.
+    """σ(t) = -log(1 - (1 - ε) t), the log-linear schedule; see `sake_jax.noise_levels`.
 
     >>> [round(float(noise), 2) for noise in total_noise(jnp.array([0.5, 1.0]))]
     [0.69, 6.91]
     """
-    return -jnp.log1p(-(1 - CLEANEST) * time)
+    return LogLinear().total(time)
 
 
 class Cache(Node):
@@ -78,7 +76,7 @@ class NetworkDenoiser(Node):
             tokens=view.tokens,
             positions=view.positions,
             attend=view.attend,
-            sigma=total_noise(view.time),
+            sigma=self.config.noise.total(view.time),
             cond=view.cond if self.config.classes else None,
         )
         if cache is None:

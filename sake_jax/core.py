@@ -15,6 +15,7 @@ from jax import Array
 
 from sake_jax import schedules
 from sake_jax.node import Node
+from sake_jax.precision import LOWEST as LOWEST
 from sake_jax.typing import (
     Features,
     GuidanceState,
@@ -27,9 +28,6 @@ from sake_jax.typing import (
     WindowFlags,
     WindowTokens,
 )
-
-LOWEST = -1e30
-"""The logit of a token that must not be drawn. Finite: differences of logits stay numbers."""
 
 
 class Canvas(Node):

@@ -15,6 +15,8 @@ from sake_jax.conversion.families import (
     mdlm,
     qwen2,
     qwen3,
+    radd,
+    sedd,
     udlm,
 )
 from sake_jax.conversion.families.family import Family as Family
@@ -28,6 +30,8 @@ FAMILIES: tuple[Family, ...] = (
     mdlm.FAMILY,
     bd3lm.FAMILY,
     udlm.FAMILY,
+    sedd.FAMILY,
+    radd.FAMILY,
     llama.FAMILY,
     qwen2.FAMILY,
     qwen3.FAMILY,
@@ -37,10 +41,13 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def recognise(config: Mapping[str, Any]) -> Family:
-    """The family of a checkpoint, from the `architectures` of its config.json."""
+    """The family of a checkpoint, from the `architectures` of its config.json, or from what else
+    is there where none are named."""
     named = config.get("architectures") or []
     for family in FAMILIES:
         if any(name in family.architectures for name in named):
+            return family
+        if not named and family.recognises(config):
             return family
     known = ", ".join(sorted(name for family in FAMILIES for name in family.architectures))
     rule = f"config.json must name one of the architectures {known}"

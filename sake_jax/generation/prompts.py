@@ -8,7 +8,7 @@ import numpy as np
 
 from sake_jax.checks import require
 from sake_jax.core import Canvas
-from sake_jax.generation.canvas import canvas
+from sake_jax.generation.canvas import HOLE, canvas
 from sake_jax.models import LanguageModel
 
 Prompt = str | Sequence[int]
@@ -29,11 +29,12 @@ def encode_prompts(lm: LanguageModel, prompts: Sequence[Prompt]) -> list[list[in
     rule = "prompts must hold at least one prompt"
     require(len(prompts) > 0, rule, prompts, "an empty one is []")
     size = lm.config.network.V
+    least = HOLE if lm.config.mask_id is None else 0
     encoded = []
     for index, prompt in enumerate(prompts):
         ids = lm.tokenizer(prompt)["input_ids"] if isinstance(prompt, str) else list(prompt)
         rule = f"prompt {index} must be a text or whole numbers from 0 to {size - 1}"
-        right = all(isinstance(i, int | np.integer) and 0 <= i < size for i in ids)
+        right = all(isinstance(i, int | np.integer) and least <= i < size for i in ids)
         require(right, rule, prompt, "is it another tokenizer's?")
         encoded.append([int(i) for i in ids])
     return encoded
