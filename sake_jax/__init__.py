@@ -48,6 +48,7 @@ from sake_jax.info import Info as Info
 from sake_jax.info import Signal as Signal
 from sake_jax.likelihood import bound as bound
 from sake_jax.likelihood import log_likelihood as log_likelihood
+from sake_jax.likelihood import log_likelihood_in_order as log_likelihood_in_order
 from sake_jax.models import LanguageModel as LanguageModel
 from sake_jax.node import Node as Node
 from sake_jax.noise_levels import Geometric as Geometric
