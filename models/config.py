@@ -70,6 +70,7 @@ class TransformerConfig(Shape):
     classes: ClassVar[int] = 0
     block_size: ClassVar[int] = 0
     scores: ClassVar[bool] = False
+    scale_by_sigma: ClassVar[bool] = False
     noise: ClassVar[NoiseLevels] = USUAL
 
     def __post_init__(self):

@@ -35,7 +35,6 @@ from sake_jax.losses import (
     uniform_terms,
 )
 from sake_jax.models import (
-    DiTConfig,
     LanguageModel,
     ModelConfig,
     NetworkDenoiser,
@@ -169,16 +168,17 @@ def log_likelihood_in_order(
 @functools.partial(jax.jit, static_argnums=0)
 def _in_order(config: ModelConfig, params: Params, inputs: NetworkInput, order: Array) -> PerRow:
     rank, denoiser = jnp.argsort(order), NetworkDenoiser(config.network)
-    assert config.mask_id is not None
+    mask_id = config.mask_id
+    assert mask_id is not None
 
     def log_p(total: PerRow, at: Array) -> tuple[PerRow, None]:
-        noisy = jnp.where((rank >= at)[None], config.mask_id, inputs.tokens)
+        noisy = jnp.where((rank >= at)[None], mask_id, inputs.tokens)
         features = aligned_features(config.network, params, inputs.replace(tokens=noisy))
         column = lambda x: jax.lax.dynamic_slice_in_dim(x, order[at], 1, axis=1)  # noqa: E731
         logits, own = denoiser.head(params, column(features)), column(inputs.tokens)
         noise, one = column(noisy), jnp.ones(own.shape, jnp.float32)
         more = {"predicts_mask": config.predicts_mask}
-        terms = masked_terms(logits, own, noise, one, config.mask_id, **more)
+        terms = masked_terms(logits, own, noise, one, mask_id, **more)
         return total - terms[:, 0], None
 
     start = jnp.zeros(inputs.tokens.shape[0], jnp.float32)
@@ -320,9 +320,7 @@ def _score_terms(config: ModelConfig, logits, clean, noisy, time, sigma) -> PerP
     the network may have been told another m than its count of masks: both factors, (1 - m) / m of
     the true score and 1 / (1 - m), are taken out and 1/m of the count put in.
     """
-    network = config.network
-    assert isinstance(network, DiTConfig)
-    scores = log_scores(logits, noisy, sigma, scaled=network.scale_by_sigma)
+    scores = log_scores(logits, noisy, sigma, scaled=config.network.scale_by_sigma)
     entropy = score_entropy(scores, clean, noisy, sigma, config.mask_id)
     if config.mask_id is None:
         return entropy * jnp.exp(sigma)

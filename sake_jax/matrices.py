@@ -9,6 +9,8 @@ is t / T, so that 0 is clean text and 1 all noise. (The reference counts from 0 
 16
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +23,12 @@ from sake_jax.precision import precise, safe_log
 from sake_jax.typing import Leaf, PerRow, WindowTokens
 
 Chances = Float[Array, "B W V"]
+Betas = Sequence[float] | np.ndarray
+"""(T,) how strong the noise of each step is."""
+
+
+Matrices = np.ndarray | Array | Sequence[np.ndarray]
+"""(T, V, V) one for each step."""
 
 
 class TransitionMatrices(Node):
@@ -37,7 +45,7 @@ class TransitionMatrices(Node):
     """(T, V, V) of the first t steps together, at t - 1."""
 
     @classmethod
-    def of(cls, steps) -> "TransitionMatrices":
+    def of(cls, steps: Matrices) -> "TransitionMatrices":
         """From (T, V, V) matrices whose rows sum to 1; products are taken in float64."""
         steps = np.asarray(steps, np.float64)
         rule, remedy = "transition matrices must have the shape (T, V, V)", "stack square ones"
@@ -139,7 +147,7 @@ def harmonic_betas(count: int) -> np.ndarray:
     return 1 / np.linspace(whole("count", count), 1, count)
 
 
-def absorbing(betas, size: int, state: int) -> np.ndarray:
+def absorbing(betas: Betas, size: int, state: int) -> np.ndarray:
     """A token becomes `state`, any class (D3PM's is size // 2), with chance beta, and stays so.
 
     >>> absorbing([0.25], 3, state=1)[0].tolist()
@@ -150,7 +158,7 @@ def absorbing(betas, size: int, state: int) -> np.ndarray:
     return (1 - betas) * np.eye(size) + betas * (np.arange(size) == state)
 
 
-def uniform(betas, size: int, bands: int | None = None) -> np.ndarray:
+def uniform(betas: Betas, size: int, bands: int | None = None) -> np.ndarray:
     """A token becomes any other with chance beta / size each, at most `bands` away if given.
 
     >>> uniform([0.3], 3, bands=1)[0].round(2).tolist()
@@ -161,7 +169,7 @@ def uniform(betas, size: int, bands: int | None = None) -> np.ndarray:
 
 
 def gaussian(
-    betas, size: int, bands: int | None = None, *, pixel_spacing: bool = False
+    betas: Betas, size: int, bands: int | None = None, *, pixel_spacing: bool = False
 ) -> np.ndarray:
     """Near tokens are likelier: weights exp(-v² / beta), v the distance of values in [-1, 1].
 
@@ -200,7 +208,7 @@ def _with_diagonal(matrices: np.ndarray, bands: int | None) -> np.ndarray:
     return matrices + (1 - matrices.sum(axis=-1, keepdims=True)) * np.eye(size)
 
 
-def _betas(betas) -> np.ndarray:
+def _betas(betas: Betas) -> np.ndarray:
     """(T, 1, 1)"""
     betas = np.asarray(betas, np.float64)
     rule = "betas must be chances above 0, one for each step"

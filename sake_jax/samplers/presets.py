@@ -7,7 +7,7 @@ from sake_jax.checks import one_of, require
 from sake_jax.core import Guidance, Process, Reveal
 from sake_jax.guidance.compose import chain
 from sake_jax.guidance.shaping import forbid
-from sake_jax.models import DiTConfig, LanguageModel, NetworkConfig
+from sake_jax.models import LanguageModel, NetworkConfig
 from sake_jax.noise_levels import LogLinear
 from sake_jax.samplers.noise import Noise, gumbel
 from sake_jax.samplers.plans import blocks, descent
@@ -179,13 +179,12 @@ def ancestral(
 def _own_process(network: NetworkConfig | None, has_mask: bool, step: str) -> Process:
     """How noise is undone by the network of a model, or by one we know nothing about."""
     if network is not None and network.scores:
-        assert isinstance(network, DiTConfig)
         graph, scaled = "absorb" if has_mask else "uniform", network.scale_by_sigma
         return concrete_score(graph, noise=network.noise, step=step, scaled=scaled)
     if has_mask:
         # Log-linear noise needs no schedule: the ratio of two times is all.
-        plain = network is None or isinstance(network.noise, LogLinear)
-        return absorbing(None if plain else network.noise, step)
+        noise = None if network is None else network.noise
+        return absorbing(None if isinstance(noise, LogLinear) else noise, step)
     rule, remedy = "uniform noise of clean-token networks has exact steps", 'leave out step="euler"'
     require(step == "tweedie", rule, step, remedy)
     return uniform()

@@ -123,10 +123,10 @@ def ordered(order: Sequence[int]) -> Ordered:
     >>> backward = ordered(range(7, -1, -1))
     >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=backward)
     """
-    order = jnp.asarray(list(order), jnp.int32)
+    columns = [int(column) for column in order]
     rule, remedy = "an order must name every column once", "pass a permutation of 0 .. length - 1"
-    require(sorted(order.tolist()) == list(range(order.size)), rule, order.tolist(), remedy)
-    return Ordered(order)
+    require(sorted(columns) == list(range(len(columns))), rule, columns, remedy)
+    return Ordered(jnp.asarray(columns, jnp.int32))
 
 
 def everything(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:

@@ -9,7 +9,7 @@ from jax import Array
 
 from sake_jax.checks import number, require
 from sake_jax.core import LOWEST, View
-from sake_jax.matrices import TransitionMatrices
+from sake_jax.matrices import Matrices, TransitionMatrices
 from sake_jax.node import Node
 from sake_jax.samplers.processes import mask_column
 from sake_jax.typing import Logits, Number
@@ -43,7 +43,9 @@ class Transitions(Node):
         return self.matrices.log_posterior(start, noisy, *times, view.number(self.eps, 3))
 
 
-def transitions(matrices, *, eps: Number = 0.0, draws_mask: bool = True) -> Transitions:
+def transitions(
+    matrices: TransitionMatrices | Matrices, *, eps: Number = 0.0, draws_mask: bool = True
+) -> Transitions:
     """Noise by any transition matrices, and its exact posterior (D3PM, Austin et al. 2021).
 
     A run may have as many steps as there are matrices, or fewer: then several are undone at once.
