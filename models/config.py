@@ -4,6 +4,7 @@ import dataclasses
 from typing import ClassVar, TypeAlias
 
 from sake_jax.checks import one_of, require
+from sake_jax.noise_levels import USUAL, NoiseLevels
 
 SAMPLERS = ("masked", "ancestral", "block")
 
@@ -87,6 +88,9 @@ class TransformerConfig(Shape):
     time_conditioning: ClassVar[bool] = False
     classes: ClassVar[int] = 0
     lookback: ClassVar[int] = 0
+    scores: ClassVar[bool] = False
+    scale_by_sigma: ClassVar[bool] = False
+    noise: ClassVar[NoiseLevels] = USUAL
 
     def __post_init__(self):
         one_of("norm", self.norm, ("rms", "layer"))
@@ -128,7 +132,8 @@ class TransformerConfig(Shape):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DiTConfig(Shape):
-    """MDLM, BD3LM, UDLM: a transformer whose layers are modulated by the noise level.
+    """MDLM, BD3LM, UDLM, SEDD: a transformer whose layers are modulated by the noise level; and
+    RADD, the same without any modulation.
 
     >>> config = DiTConfig(V=64, D=16, N=2, H=2, F=64, context=32, cond_dim=8)
     >>> config.head_dim
@@ -136,7 +141,7 @@ class DiTConfig(Shape):
     """
 
     cond_dim: int
-    """Width of the embedding of noise level and class."""
+    """Width of the embedding of noise level and class. 0: there is none, and norms have a bias."""
     time_conditioning: bool = False
     """False: the network always sees noise level 0."""
     classes: int = 0
@@ -145,6 +150,12 @@ class DiTConfig(Shape):
     """Block diffusion: a column sees its own block and those before. 0: it sees everything."""
     stored_limits: bool = False
     """Whether the checkpoint keeps the range of noise levels it was trained on."""
+    noise: NoiseLevels = USUAL
+    """How much noise there is at a time; a network that is conditioned on it is told σ(t)."""
+    scores: bool = False
+    """The outputs are log-scores, log p_t(y) - log p_t(x), not logits of clean tokens (SEDD)."""
+    scale_by_sigma: bool = False
+    """Log-scores are the outputs minus log(e^σ - 1) and log(V - 1)."""
     quantized: bool = False
     # What it has and has not, in the words of the transformer's config.
     causal: ClassVar[bool] = False
@@ -176,6 +187,11 @@ class DiTConfig(Shape):
         rule = "context must be a multiple of block_size"
         fits = self.context % self.block_size == 0 if self.block_size else True
         require(fits, rule, (self.context, self.block_size), "check model_length")
+        rule = "without cond_dim there is nothing to condition on time, labels or scores"
+        plain = not (self.time_conditioning or self.classes or self.scores)
+        require(self.cond_dim or plain, rule, self.cond_dim, "check cond_dim")
+        rule, remedy = "scale_by_sigma is for log-scores", "set scores, or leave it out"
+        require(self.scores or not self.scale_by_sigma, rule, self.scale_by_sigma, remedy)
 
 
 NetworkConfig: TypeAlias = TransformerConfig | DiTConfig

@@ -17,22 +17,20 @@ from sake_jax.models.attention import KVCache
 from sake_jax.models.config import NetworkConfig
 from sake_jax.models.inputs import NetworkInput
 from sake_jax.node import Node
+from sake_jax.noise_levels import LogLinear
 from sake_jax.precision import product
 from sake_jax.sharding import HIDDEN, LOGITS, constrain
 from sake_jax.typing import Features, Leaf, Logits, Params, Rows
 from sake_jax.view import Reread, View
 
-CLEANEST = 1e-3
-"""ε of the log-linear noise: at t = 1 a token survives with this probability."""
-
 
 def total_noise(time: Array) -> Array:
-    """σ(t) = -log(1 - (1 - ε) t), the log-linear schedule of the DiT families.
+    """σ(t) = -log(1 - (1 - ε) t), the log-linear schedule; see `sake_jax.noise_levels`.
 
     >>> [round(float(noise), 2) for noise in total_noise(jnp.array([0.5, 1.0]))]
     [0.69, 6.91]
     """
-    return -jnp.log1p(-(1 - CLEANEST) * time)
+    return LogLinear().total(time)
 
 
 def noise_level(config: NetworkConfig, time: Array) -> Array:
@@ -46,8 +44,8 @@ def noise_level(config: NetworkConfig, time: Array) -> Array:
     [4.51]
     """
     if not config.block_size:
-        return total_noise(time)
-    return jnp.minimum(-jnp.log1p(-time), -math.log(CLEANEST))
+        return config.noise.total(time)
+    return jnp.minimum(-jnp.log1p(-time), -math.log(LogLinear.eps))
 
 
 class Cache(Node):

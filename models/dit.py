@@ -1,6 +1,7 @@
-"""The diffusion transformer (DiT): MDLM, BD3LM and UDLM.
+"""The diffusion transformer (DiT): MDLM, BD3LM, UDLM, SEDD and RADD.
 
-Every layer is shifted, scaled and gated by an embedding of the noise level (adaLN).
+Every layer is shifted, scaled and gated by an embedding of the noise level (adaLN). Where a config
+has no `cond_dim`, as RADD's, there is no such embedding, and layers are plain.
 """
 
 import math
@@ -31,6 +32,15 @@ def modulate(x: Array, shift: Array, scale: Array) -> Array:
     return x * (1 + scale[:, None, :]) + shift[:, None, :]
 
 
+def norm(c: DiTConfig) -> LayerNorm:
+    """A modulated norm gets its shift from the modulation, a plain one has a bias."""
+    return LayerNorm(c.D, c.eps, bias=not c.cond_dim)
+
+
+def modulation(c: DiTConfig, parts: int, rngs: nnx.Rngs) -> Linear:
+    return Linear(c.cond_dim, parts * c.D, axes=(None, None), bias=True, rngs=rngs)
+
+
 class NoiseEmbedding(nnx.Module):
     """A small MLP over cosines and sines of the total noise σ."""
 
@@ -48,18 +58,28 @@ class NoiseEmbedding(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Attention and MLP, each modulated before and gated after."""
+    """Attention and MLP, each modulated before and gated after, if there is a condition."""
 
     def __init__(self, c: DiTConfig, *, rngs: nnx.Rngs):
-        self.attention_norm = LayerNorm(c.D, c.eps)
+        self.attention_norm = norm(c)
         self.attention = Attention(c, rngs=rngs)
-        self.mlp_norm = LayerNorm(c.D, c.eps)
+        self.mlp_norm = norm(c)
         self.mlp = GeluMLP(c.D, c.F, bias=True, quantized=c.quantized, rngs=rngs)
-        self.modulation = Linear(c.cond_dim, 6 * c.D, axes=(None, None), bias=True, rngs=rngs)
+        if c.cond_dim:
+            self.modulation = modulation(c, 6, rngs)
 
     def __call__(
-        self, x: Array, inputs: AttentionInput, cache: KVCache | None, layer: Array, cond: Array
+        self,
+        x: Array,
+        inputs: AttentionInput,
+        cache: KVCache | None,
+        layer: Array,
+        cond: Array | None = None,
     ) -> tuple[Array, KVCache | None]:
+        if cond is None:
+            mixed, cache = self.attention(self.attention_norm(x), inputs, cache, layer)
+            x = x + mixed
+            return x + self.mlp(self.mlp_norm(x)), cache
         shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = jnp.split(
             self.modulation(cond), 6, axis=-1
         )
@@ -76,7 +96,8 @@ class DiT(nnx.Module):
     def __init__(self, c: DiTConfig, *, rngs: nnx.Rngs):
         self.config = c
         self.input = Table(c.V, c.D, axes=("vocab", "embed"), rngs=rngs)
-        self.noise = NoiseEmbedding(c, rngs=rngs)
+        if c.cond_dim:
+            self.noise = NoiseEmbedding(c, rngs=rngs)
         if c.classes:
             self.labels = Table(c.classes + 1, c.cond_dim, axes=(None, None), rngs=rngs)
         # Checkpoints store these; they are not trained.
@@ -86,13 +107,16 @@ class DiT(nnx.Module):
             self.lowest_noise = constant(0.0, (), (), exact=True)
             self.highest_noise = constant(1.0, (), (), exact=True)
         self.blocks = stack(lambda rngs: Block(c, rngs=rngs), c.N, rngs)
-        self.norm = LayerNorm(c.D, c.eps)
-        self.modulation = Linear(c.cond_dim, 2 * c.D, axes=(None, None), bias=True, rngs=rngs)
+        self.norm = norm(c)
+        if c.cond_dim:
+            self.modulation = modulation(c, 2, rngs)
         self.output = Table(c.V, c.D, axes=("vocab", "embed"), rngs=rngs)
         self.output_bias = constant(0.0, (c.V,), ("vocab",))
 
-    def condition(self, inputs: NetworkInput, dtype) -> Array:
+    def condition(self, inputs: NetworkInput, dtype) -> Array | None:
         """(B, cond_dim) what modulates the layers: the noise level, and a label if given."""
+        if not self.config.cond_dim:
+            return None
         sigma = inputs.sigma
         if sigma is None or not self.config.time_conditioning:
             sigma = jnp.zeros(inputs.tokens.shape[0], jnp.float32)
@@ -117,8 +141,11 @@ class DiT(nnx.Module):
         rotary = rotary_angles(positions, jax.lax.stop_gradient(self.frequencies[...]))
         keys = visible_keys(c, inputs, positions, attend)
         columns = AttentionInput(rotary, keys, inputs.computed_start, start)
-        x, cache = scan_layers(self.blocks, x, columns, inputs.cache, layers.get("blocks"), cond)
+        more = () if cond is None else (cond,)
+        x, cache = scan_layers(self.blocks, x, columns, inputs.cache, layers.get("blocks"), *more)
         if beside:  # the clean half is only there to be looked at
             x = jnp.split(x, 2, axis=1)[0]
+        if cond is None:
+            return NetworkOutput(x, self.norm(x), cache)
         shift, scale = jnp.split(self.modulation(cond), 2, axis=-1)
         return NetworkOutput(x, modulate(self.norm(x), shift, scale), cache)

@@ -18,6 +18,7 @@ from sake_jax.models import network
 from sake_jax.models.config import ModelConfig, NetworkConfig
 from sake_jax.models.denoiser import NetworkDenoiser, aligned_features
 from sake_jax.models.inputs import NetworkInput, NetworkOutput, count_positions, network_input
+from sake_jax.models.scores import log_scores
 from sake_jax.typing import Features, Flags, Params, Tokens
 
 CHUNK = 64
@@ -56,17 +57,23 @@ class LanguageModel:
     def logits(self, tokens, attend=None, sigma=None, cond=None, clean=None) -> Array:
         """(B, L, V) what the reference implementation's forward pass returns.
 
-        Nothing is shifted: Dream's and causal models' row j predicts token j + 1.
+        Nothing is shifted: Dream's and causal models' row j predicts token j + 1. SEDD's are
+        log-scores, see `sake_jax.models.log_scores`.
 
         Args:
           tokens: (B, L) token ids.
           attend: (B, L) False or 0 at padding; everything is attended by default.
-          sigma: (B,) total noise, for networks conditioned on it (UDLM).
+          sigma: (B,) total noise, for networks conditioned on it (UDLM, SEDD).
           cond: (B,) labels, for networks with classes.
           clean: (B, L) the clean tokens beside noisy ones: block diffusion's training form.
         """
         output = self._output(tokens, attend, sigma, cond, clean)
-        return _head(self.denoiser, self.params, output.features)
+        logits = _head(self.denoiser, self.params, output.features)
+        c = self.config.network
+        if not c.scores:
+            return logits
+        scaled, sigma = c.scale_by_sigma, jnp.asarray(sigma, jnp.float32)
+        return log_scores(logits, jnp.asarray(tokens, jnp.int32), sigma, scaled=scaled)
 
     def score(self, tokens, attend=None) -> Array:
         """(B, L) log p(token | the tokens before it) in nats; 0 at padding and first tokens.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from sake_jax import guidance as guidance
+from sake_jax import matrices as matrices
 from sake_jax.core import Context as Context
 from sake_jax.core import Denoiser as Denoiser
 from sake_jax.core import Guidance as Guidance
@@ -44,8 +45,11 @@ from sake_jax.info import Info as Info
 from sake_jax.info import Signal as Signal
 from sake_jax.likelihood import bound as bound
 from sake_jax.likelihood import log_likelihood as log_likelihood
+from sake_jax.likelihood import log_likelihood_in_order as log_likelihood_in_order
 from sake_jax.models import LanguageModel as LanguageModel
 from sake_jax.node import Node as Node
+from sake_jax.noise_levels import Geometric as Geometric
+from sake_jax.noise_levels import LogLinear as LogLinear
 from sake_jax.samplers import Request as Request
 from sake_jax.samplers import Sampler as Sampler
 from sake_jax.samplers import ancestral as ancestral
@@ -66,6 +70,8 @@ from sake_jax.samplers.processes import editing_process as editing_process
 from sake_jax.samplers.processes import identity_process as identity_process
 from sake_jax.samplers.processes import remasking as remasking
 from sake_jax.samplers.processes import uniform as uniform
+from sake_jax.samplers.scores import concrete_score as concrete_score
+from sake_jax.samplers.transitions import transitions as transitions
 from sake_jax.schedules import Schedule as Schedule
 from sake_jax.schedules import cosine as cosine
 from sake_jax.schedules import linear as linear

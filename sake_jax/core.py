@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from jax import Array
 
 from sake_jax.node import Node
+from sake_jax.precision import LOWEST as LOWEST
 from sake_jax.typing import (
     Features,
     GuidanceState,
@@ -26,9 +27,6 @@ from sake_jax.typing import (
     WindowTokens,
 )
 from sake_jax.view import Canvas, View
-
-LOWEST = -1e30
-"""The logit of a token that must not be drawn. Finite: differences of logits stay numbers."""
 
 
 class Tables(Node):

@@ -9,7 +9,8 @@ n tokens
 (MDLM, arXiv 2406.07524; LLaDA, arXiv 2502.09992). Models are trained with the first and scored
 here with the second: it is the same number, but the first estimate has infinite variance, because
 its rare draws near t = 0 weigh 1/t. Block diffusion (BD3LM, arXiv 2503.09573) is the same for each
-block, given the clean blocks before it; for uniform noise see `losses.uniform_terms`.
+block, given the clean blocks before it; for uniform noise see `losses.uniform_terms`, for networks
+that predict scores `losses.score_entropy`.
 """
 
 import functools
@@ -28,6 +29,7 @@ from sake_jax.losses import (
     masked_terms,
     per_column,
     scatter,
+    score_entropy,
     spread,
     surprise,
     uniform_terms,
@@ -38,6 +40,7 @@ from sake_jax.models import (
     NetworkDenoiser,
     NetworkInput,
     aligned_features,
+    log_scores,
     noise_level,
 )
 from sake_jax.models.language import in_chunks
@@ -123,6 +126,65 @@ def bound(
     return _estimate(losses / packed.open.sum(axis=1, keepdims=True))
 
 
+def log_likelihood_in_order(
+    lm: LanguageModel, texts: TokenLists, order: Sequence[int] | np.ndarray, *, batch: int = 32
+) -> np.ndarray:
+    """log p of texts in nats, written one token after the other in this order.
+
+    No bound but the likelihood itself, of a sampler that writes in this order (RADD's ar losses);
+    one pass of the network for each token. For masked diffusion whose network does not look at the
+    time, and texts of one length.
+
+    >>> import sake_jax as sj
+    >>> lm = sj.load("tinystories")
+    >>> texts = lm.tokenizer(["once upon a time", "time a upon once"])["input_ids"]
+    >>> forward = sj.log_likelihood_in_order(lm, texts, range(len(texts[0])))
+    >>> bool(forward[0] > forward[1])
+    True
+
+    Args:
+      lm: a model of masked diffusion.
+      texts: token ids.
+      order: the columns, each once, as `reveal.ordered` takes them.
+      batch: texts in one pass of the network.
+    """
+    order, size = np.asarray(order, np.int32), len(texts[0]) if len(texts) else 0
+    rule, remedy = "an order must name every column once", "pass a permutation of 0 .. length - 1"
+    require(sorted(order.tolist()) == list(range(size)), rule, order.tolist(), remedy)
+    rule, remedy = "texts in an order must have one length", "score them apart"
+    require(all(len(text) == size for text in texts), rule, [len(t) for t in texts], remedy)
+    c = lm.config
+    plain = c.mask_id is not None and not (c.network.time_conditioning or c.network.block_size)
+    rule = "an order is for masked diffusion whose network does not look at the time"
+    require(plain and not c.network.causal, rule, c.family, "use bound")
+    packed = _texts(lm, [()] * len(texts), texts)
+
+    def scores(items: np.ndarray) -> PerRow:
+        return _in_order(c, lm.params, jax.tree.map(lambda x: x[items], packed.inputs), order)
+
+    return _in_batches(scores, len(texts), batch)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _in_order(config: ModelConfig, params: Params, inputs: NetworkInput, order: Array) -> PerRow:
+    rank, denoiser = jnp.argsort(order), NetworkDenoiser(config.network)
+    mask_id = config.mask_id
+    assert mask_id is not None
+
+    def log_p(total: PerRow, at: Array) -> tuple[PerRow, None]:
+        noisy = jnp.where((rank >= at)[None], mask_id, inputs.tokens)
+        features = aligned_features(config.network, params, inputs.replace(tokens=noisy))
+        column = lambda x: jax.lax.dynamic_slice_in_dim(x, order[at], 1, axis=1)  # noqa: E731
+        logits, own = denoiser.head(params, column(features)), column(inputs.tokens)
+        noise, one = column(noisy), jnp.ones(own.shape, jnp.float32)
+        more = {"predicts_mask": config.predicts_mask}
+        terms = masked_terms(logits, own, noise, one, mask_id, **more)
+        return total - terms[:, 0], None
+
+    start = jnp.zeros(inputs.tokens.shape[0], jnp.float32)
+    return jax.lax.scan(log_p, start, jnp.arange(order.size))[0]
+
+
 class Texts(Node):
     """Texts padded on the right, where padding moves no position."""
 
@@ -188,7 +250,7 @@ def _losses(
         return _reconstruction(lm.config, width, lm.params, some)
 
     losses = _in_batches(diffusion, count * draws, batch).reshape(count, draws)
-    if lm.config.mask_id is None:
+    if lm.config.mask_id is None and not lm.config.network.scores:
         losses = losses + _in_batches(reconstruction, count, batch)[:, None]
     return losses
 
@@ -239,13 +301,30 @@ def _diffusion(
         away = features - aligned_features(config.network, params, other)
         features = features + scale * away
 
-    def terms(logits, clean, noisy, time):
+    def terms(logits, clean, noisy, time, sigma):
+        if config.network.scores:
+            return _score_terms(config, logits, clean, noisy, time, sigma)
         if mask_id is None:
             return uniform_terms(logits, clean, noisy, time)
         return masked_terms(logits, clean, noisy, time, mask_id, predicts_mask=config.predicts_mask)
 
-    columns = (texts.inputs.tokens, noisy.tokens, noisy.time)
+    levels = jnp.broadcast_to(sigma[:, None], noisy.tokens.shape)
+    columns = (texts.inputs.tokens, noisy.tokens, noisy.time, levels)
     return noisy.weight * _total(config, params, texts.open, width, terms, features, *columns)
+
+
+def _score_terms(config: ModelConfig, logits, clean, noisy, time, sigma) -> PerPosition:
+    """The loss of scores by the chance m = 1 - e^-σ that a token is noise: dσ = dm / (1 - m).
+
+    With a mask token the weight of `masked_terms` is in its draws, 1/m of each masked token, and
+    the network may have been told another m than its count of masks: both factors, (1 - m) / m of
+    the true score and 1 / (1 - m), are taken out and 1/m of the count put in.
+    """
+    scores = log_scores(logits, noisy, sigma, scaled=config.network.scale_by_sigma)
+    entropy = score_entropy(scores, clean, noisy, sigma, config.mask_id)
+    if config.mask_id is None:
+        return entropy * jnp.exp(sigma)
+    return entropy * jnp.expm1(sigma) / time
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

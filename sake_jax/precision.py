@@ -6,6 +6,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+LOWEST = -1e30
+"""The logit of a token that must not be drawn. Finite: differences of logits stay numbers."""
+
+
+def safe_log(x: Array) -> Array:
+    """log x, and the finite `LOWEST` where x is 0 or below."""
+    return jnp.where(x > 0, jnp.log(jnp.maximum(x, 1e-37)), LOWEST)
+
 
 def precise(x: Array) -> Array:
     """At least float32: kernels, softmax and entropy are not for bfloat16."""

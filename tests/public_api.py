@@ -15,6 +15,7 @@ MODULES = (
     "conversion",
     "generation",
     "guidance",
+    "matrices",
     "metrics",
     "models",
     "reveal",

@@ -65,7 +65,8 @@ def oracle(monkeypatch):
     def features(network, params, inputs):
         mask_id = V if network.V > V else None
         rows, clean = inputs.tokens[:, None, :], outcomes[None]
-        t = time_of(inputs.sigma)[:, None, None]
+        told = jnp.zeros(rows.shape[0]) if inputs.sigma is None else inputs.sigma
+        t = time_of(told)[:, None, None]
         same = (rows == clean).astype(jnp.float32)
         if mask_id is None:
             chance = (1 - t) * same + t / V  # q(x_t | x)
@@ -86,16 +87,28 @@ def oracle(monkeypatch):
         weight = params["joint"][None, :, None] * jnp.prod(seen, axis=-1)
         ones = jax.nn.one_hot(outcomes, network.V)
         total = jnp.einsum("bol,olv->blv", weight, ones, precision="highest")
+        if network.scores:
+            return true_scores(total, inputs, t, mask_id)
         fade = 1 - params["fade"] * (1 - t)
         # The mask token, where there is one, gets a logit that must not count.
         return (jnp.maximum(jnp.log(total), LOWEST) * fade).at[..., V:].set(3.0)
 
+    def true_scores(total, inputs, t, mask_id):
+        """What a perfect network of scores gives, in the form in which SEDD's does."""
+        alike = total / jnp.sum(total, axis=-1, keepdims=True)
+        if mask_id is not None:
+            return jnp.maximum(jnp.log(V * alike), LOWEST).at[..., V:].set(3.0)
+        chance = (1 - t) * alike + t / V
+        own = jnp.take_along_axis(chance, inputs.tokens[..., None], axis=-1)
+        return jnp.log(chance / own)
+
     monkeypatch.setattr(likelihood, "aligned_features", features)
 
     def make(family, **changes):
-        size = V + (family != "udlm")
+        with_mask = family not in ("udlm", "sedd_uniform")
+        size = V + with_mask
         sizes = {"V": size, "D": 4, "N": 1, "H": 1, "F": 1, "context": L, "cond_dim": 1}
-        mask_id = V if family != "udlm" else None
+        mask_id, family = V if with_mask else None, family.removesuffix("_uniform")
         config = conversion.family(family).model(DiTConfig(**sizes | changes), mask_id=mask_id)
         params = {"output": {"rows": np.eye(size, dtype=np.float32)}, "fade": np.float32(0)}
         params["joint"] = table.astype(np.float32)
@@ -109,12 +122,17 @@ CASES = {
     "bd3lm": {"block_size": 2},
     "udlm": {"time_conditioning": True},
 }
+SCORES = {
+    "sedd": {"time_conditioning": True, "scores": True, "scale_by_sigma": True},
+    "sedd_uniform": {"time_conditioning": True, "scores": True},
+    "radd": {"cond_dim": 0},
+}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CASES | SCORES)
 def test_the_bound_is_tight_for_exact_conditionals(case, oracle):
     make, outcomes, nll = oracle
-    lm = make(case, **CASES[case])
+    lm = make(case, **(CASES | SCORES)[case])
     likely = np.argsort(nll)[[0, 20, 60]]
     got = bound(lm, outcomes[likely], key=KEY, draws=3000, batch=3000)
     assert np.all(np.abs(got.value - nll[likely] / L) < 4 * got.error + 1e-4)
@@ -154,6 +172,22 @@ def test_what_the_bound_says_of_worse_predictions(case, oracle):
     alike = np.log(V) * (2 if case == "udlm" else 1)
     assert np.all(np.abs(got.value - alike) < 4 * got.error + 1e-5)
     assert np.all(got.error < (0.1 if case == "udlm" else 1e-5))
+
+
+def test_the_likelihood_in_any_order_is_exact_for_exact_conditionals(oracle):
+    make, outcomes, nll = oracle
+    lm = make("radd", **SCORES["radd"])
+    for order in (np.arange(L), np.random.default_rng(0).permutation(L)):
+        got = sj.log_likelihood_in_order(lm, outcomes[::7], order, batch=5)
+        np.testing.assert_allclose(-got, nll[::7], rtol=1e-4)
+    for texts, order, message in (
+        (outcomes[:2], [0] * L, "must name every column once"),
+        ([outcomes[0], outcomes[1][:-1]], range(L), "must have one length"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            sj.log_likelihood_in_order(lm, texts, order)
+    with pytest.raises(ValueError, match="does not look at the time"):
+        sj.log_likelihood_in_order(make("sedd", **SCORES["sedd"]), outcomes[:2], range(L))
 
 
 def test_llada_leaves_the_mask_a_chance(oracle):

@@ -1,21 +1,29 @@
 """Losses against those of the original implementations; noise against its own definition."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from replay import model
 
+import sake_jax as sj
 from sake_jax.losses import (
     absorb,
     absorb_exactly,
+    denoising_terms,
     masked_terms,
     scatter,
+    score_entropy,
     spread,
     surprise,
     uniform_terms,
 )
+from sake_jax.noise_levels import log_expm1
 
 KEY = jax.random.key(0)
+NOISES = {"loglinear": sj.LogLinear(), "geometric": sj.Geometric(1e-4, 20.0)}
 
 
 def close(ours, theirs):
@@ -71,6 +79,78 @@ def test_udlm_losses_equal_the_reference(golden):
     close(diffusion, g["diffusion_loss"])
     close(reconstruction, g["recon_loss"])
     close(diffusion + reconstruction, g["loss"])
+
+
+@pytest.mark.parametrize("family", ["sedd", "sedd_uniform"])
+@pytest.mark.parametrize("name", NOISES)
+def test_sedd_losses_equal_the_reference(family, name, golden):
+    lm, g = model(family), golden(f"{family}/golden_loss.npz")
+    noise, time = NOISES[name], jnp.asarray(g["t"])
+    sigma, rate = noise.total(time), noise.rate(time)
+    np.testing.assert_allclose(sigma, g[f"{name}/sigma"], rtol=2e-4)
+    np.testing.assert_allclose(rate, g[f"{name}/dsigma"], rtol=2e-4)
+    noisy, clean = jnp.asarray(g[f"{name}/xt"]), jnp.asarray(g["x0"])
+    scores = lm.logits(noisy, sigma=g[f"{name}/sigma"])
+    np.testing.assert_allclose(scores, g[f"{name}/log_score"], atol=2e-4)
+    ours = jax.jit(score_entropy)(scores, clean, noisy, sigma, lm.config.mask_id)
+    np.testing.assert_allclose(ours, g[f"{name}/score_entropy"], rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(rate * ours.sum(axis=1), g[f"{name}/loss"], rtol=2e-3)
+
+
+def test_radd_losses_equal_the_reference(golden):
+    lm, g = model("radd"), golden("radd/golden_loss.npz")
+    g = {
+        name: jnp.asarray(array, array.dtype.name.replace("64", "32")) for name, array in g.items()
+    }
+    clean, mask_id = g["x0"], lm.config.mask_id
+    near = functools.partial(np.testing.assert_allclose, rtol=2e-3)
+    for name, noise in NOISES.items():
+        for kind in ("t_DSE", "t_DCE"):
+            at = {key: g[f"{name}/{kind}/{key}"] for key in ("xt", "t", "sigma", "dsigma", "loss")}
+            logits = lm.logits(at["xt"])
+            if kind == "t_DCE":
+                own = denoising_terms(logits, clean, at["xt"], at["t"], mask_id, noise)
+                # The original's logarithm holds a constant more.
+                offset = log_expm1(at["sigma"]) / jnp.expm1(at["sigma"]) * at["dsigma"]
+                masked = jnp.sum(at["xt"] == mask_id, axis=1).astype(jnp.float32)
+                near(own.sum(axis=1) + offset * masked, at["loss"])
+                continue
+            log_p = jax.nn.log_softmax(logits.at[..., mask_id].set(-1e30))
+            scores = log_p - log_expm1(at["sigma"])[:, None, None]
+            terms = score_entropy(scores, clean, at["xt"], at["sigma"], mask_id)
+            near(at["dsigma"] * terms.sum(axis=1), at["loss"])
+    terms = functools.partial(masked_terms, mask_id=mask_id, predicts_mask=False)
+    noisy, time = g["lambda_DCE/xt"], g["lambda_DCE/lambda"]
+    near(terms(lm.logits(noisy), clean, noisy, time).sum(axis=1), g["lambda_DCE/loss"])
+    noisy, time = g["k_DCE/xt"], g["k_DCE/k"].astype(jnp.float32) / clean.shape[1]
+    near(terms(lm.logits(noisy), clean, noisy, time).sum(axis=1), g["k_DCE/loss"])
+
+
+@pytest.mark.parametrize("order", ["ar_forward", "ar_backward"])
+def test_radd_likelihood_in_an_order_equals_the_reference(order, golden):
+    lm, g = model("radd"), golden("radd/golden_loss.npz")
+    ours = sj.log_likelihood_in_order(lm, g["x0"], g[f"{order}/order"])
+    np.testing.assert_allclose(-ours, g[f"{order}/loss"], rtol=2e-4)
+
+
+def test_score_entropy_is_zero_for_true_scores_and_has_finite_gradients():
+    size, sigma = 6, jnp.array([0.3, 2.0])
+    clean, noisy = jnp.array([[0, 1, 2]] * 2), jnp.array([[5, 1, 5], [0, 1, 5]])
+    for mask_id in (5, None):
+        kept = jnp.exp(-sigma)[:, None, None]
+        away = jax.nn.one_hot(5, size) if mask_id else jnp.full(size, 1 / size)
+        away = (1 - kept) * away[None, None]
+        chance = kept * jax.nn.one_hot(clean, size) + away
+        scores = jnp.log(chance / jnp.take_along_axis(chance, noisy[..., None], -1) + 1e-30)
+        terms = functools.partial(
+            score_entropy, clean=clean, noisy=noisy, sigma=sigma, mask_id=mask_id
+        )
+        np.testing.assert_allclose(terms(scores), 0, atol=1e-4)
+        worse = np.asarray(terms(scores + 0.5))
+        assert np.all(worse[noisy == 5] > 1e-4)
+        slope = jax.grad(lambda x, terms=terms: terms(x).sum())(jnp.zeros_like(scores))
+        assert np.all(np.isfinite(slope))
+        assert mask_id is None or np.all(np.asarray(slope)[noisy != 5] == 0)
 
 
 def test_exact_counts_are_exact_in_every_block():

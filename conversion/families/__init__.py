@@ -17,7 +17,9 @@ from sake_jax.conversion.families import (
     mdlm,
     qwen2,
     qwen3,
+    radd,
     sdar,
+    sedd,
     udlm,
 )
 from sake_jax.conversion.families.family import Family as Family
@@ -34,6 +36,8 @@ FAMILIES: tuple[Family, ...] = (
     sdar.FAMILY,
     llada2.FAMILY,
     fast_dllm.FAMILY,
+    sedd.FAMILY,
+    radd.FAMILY,
     llama.FAMILY,
     qwen2.FAMILY,
     qwen3.FAMILY,
@@ -43,11 +47,14 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def recognise(config: Mapping[str, Any]) -> Family:
-    """The family of a checkpoint, from the `architectures` of its config.json."""
+    """The family of a checkpoint, from the `architectures` of its config.json, or from what else
+    is there where none are named."""
     named = config.get("architectures")
     listed = named if isinstance(named, list) else []
     for family in FAMILIES:
         if any(name in family.architectures for name in listed):
+            return family
+        if not named and family.recognises(config):
             return family
     known = ", ".join(sorted(name for family in FAMILIES for name in family.architectures))
     rule = f"`architectures` in config.json must list one of {known}"

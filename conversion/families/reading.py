@@ -106,6 +106,29 @@ def published_mask(c: Described, vocabulary: int, published: int) -> int | None:
     return mask_token(c, vocabulary, default=published) if known else None
 
 
+def part(c: Described, key: str) -> Described:
+    """A config inside the config.
+
+    >>> part({"model": {"n_blocks": 2}}, "model")
+    {'n_blocks': 2}
+    """
+    key, given = _entry(c, (key,), None)
+    require(isinstance(given, Mapping), f"{key} in config.json must be an object", given, ANOTHER)
+    return given
+
+
+def choice(c: Described, key: str, choices: tuple[str, ...]) -> str:
+    """One of some words.
+
+    >>> choice({"type": "absorb"}, "type", ("absorb", "uniform"))
+    'absorb'
+    """
+    key, given = _entry(c, (key,), None)
+    rule = f"{key} in config.json must be {' or '.join(map(repr, choices))}"
+    require(isinstance(given, str) and given in choices, rule, given, UNSUPPORTED)
+    return given
+
+
 def special_tokens(c: Described, vocabulary: int) -> dict[str, Any]:
     """The ids of the beginning, end and padding tokens, as `ModelConfig` names them.
 

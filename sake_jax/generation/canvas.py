@@ -8,6 +8,9 @@ import numpy as np
 from sake_jax.checks import number, one_of, require
 from sake_jax.view import Canvas
 
+HOLE = -1
+"""What stands for a token to fill in where there is no mask token."""
+
 
 def canvas(
     prompts: Sequence[Sequence[int]],
@@ -36,7 +39,8 @@ def canvas(
         from the first given one, as Dream's do; `lm.config.positions` says which.
       align: for block diffusion, its block. Prompts begin and the columns to write begin at
         multiples of it; the rest of a prompt that fills no block stands in the first one.
-      infill: writes the mask tokens inside the prompts, wherever they are, and nothing else.
+      infill: writes the mask tokens inside the prompts, wherever they are, and nothing else. For
+        models without one, -1 stands for a token that is missing.
       room: columns for prompts, if more than the longest needs: then other prompts fit the same
         compiled program.
     """
@@ -47,11 +51,11 @@ def canvas(
     rule = "prompts must hold at least one prompt"
     require(len(prompts) > 0, rule, prompts, "an empty one is []")
     given_ids = [np.asarray(prompt, np.int32).reshape(-1) for prompt in prompts]
-    _check(given_ids, length, mask_id, infill)
+    filler, hole = (0, HOLE) if mask_id is None else (mask_id, mask_id)
+    _check(given_ids, length, hole, infill)
 
     before = [0 if infill else len(prompt) // align * align for prompt in given_ids]
     start = 0 if infill else max(*before, -(-room // align) * align)
-    filler = 0 if mask_id is None else mask_id
     shape = (len(prompts), start + length)
     tokens = np.full(shape, filler, np.int32)
     tokens[:, :start] = filler if pad_id is None else pad_id
@@ -60,8 +64,9 @@ def canvas(
     for row, prompt in enumerate(given_ids):
         at = (length - len(prompt)) // align * align if infill else start - before[row]
         end = at + len(prompt)
-        tokens[row, at:end] = prompt
-        given[row, at:end] = prompt != mask_id if infill else True
+        missing = prompt == hole
+        tokens[row, at:end] = np.where(missing, filler, prompt)
+        given[row, at:end] = ~missing
         attend[row, at : end if infill else None] = True
         first[row] = at
 
@@ -83,14 +88,14 @@ def canvas(
     )
 
 
-def _check(prompts: Sequence[np.ndarray], length: int, mask_id: int | None, infill: bool) -> None:
+def _check(prompts: Sequence[np.ndarray], length: int, hole: int, infill: bool) -> None:
     for index, prompt in enumerate(prompts):
-        holes = int(np.sum(prompt == mask_id)) if mask_id is not None else 0
+        holes = int(np.sum(prompt == hole))
         if infill:
             rule = f"prompt {index} must have mask tokens to fill in"
-            require(holes > 0, rule, f"none of token {mask_id}", "put some where text is missing")
+            require(holes > 0, rule, f"none of token {hole}", "put some where text is missing")
             rule = f"prompt {index} must fit into length, {length} columns"
             require(len(prompt) <= length, rule, len(prompt), "raise length, or cut the prompt")
         else:
-            rule = f"prompt {index} must have no mask tokens (id {mask_id})"
+            rule = f"prompt {index} must have no mask tokens (id {hole})"
             require(holes == 0, rule, holes, "pass infill=True to have them written")

@@ -12,7 +12,7 @@ import numpy as np
 
 from sake_jax.chat_template import render_chats
 from sake_jax.checks import require
-from sake_jax.generation.canvas import canvas
+from sake_jax.generation.canvas import HOLE, canvas
 from sake_jax.models import LanguageModel
 from sake_jax.text import encode_text, special_names
 from sake_jax.view import Canvas
@@ -61,7 +61,8 @@ def _encode(lm: LanguageModel, index: int, prompt: Any, special_tokens: bool) ->
         ids = np.asarray(prompt).tolist() if hasattr(prompt, "dtype") else list(prompt)
     rule = f"{name} must be a text or whole numbers from 0 to {size - 1}"
     right = all(isinstance(i, int | np.integer) and i is not True and i is not False for i in ids)
-    right = right and all(0 <= i < size for i in ids)
+    least = HOLE if lm.config.mask_id is None else 0
+    right = right and all(least <= i < size for i in ids)
     require(right, rule, prompt, "is it another tokenizer's?")
     return [int(i) for i in ids]
 

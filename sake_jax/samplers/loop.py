@@ -16,7 +16,7 @@ from jax import Array
 from sake_jax.core import declared
 from sake_jax.info import Info
 from sake_jax.node import Node
-from sake_jax.samplers.noise import uniform_tokens
+from sake_jax.samplers.noise import first_tokens
 from sake_jax.samplers.step import LastRead, RunState, Sampler, context, step
 from sake_jax.samplers.stop import Stop
 from sake_jax.sharding import HIDDEN, constrain, constrain_rows
@@ -39,7 +39,8 @@ def begin(
     """
     if canvas.mask_id is None and sampler.process.decides:
         size = sampler.denoiser.tables(params).input.shape[0]
-        canvas = canvas.replace(tokens=uniform_tokens(key, canvas, size))
+        prior = getattr(sampler.process, "prior", None)
+        canvas = canvas.replace(tokens=first_tokens(key, canvas, size, prior))
     if canvas.log_p is None:
         canvas = canvas.replace(log_p=jnp.zeros(canvas.tokens.shape, jnp.float32))
     canvas = constrain_rows(canvas, like=params)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from sake_jax.precision import safe_log
 from sake_jax.typing import Key, Logits
 from sake_jax.view import Canvas, View
 
@@ -27,12 +28,16 @@ def row_keys(key: Key, canvas: Canvas, step: Array) -> Array:
     return jax.vmap(fold)(canvas.prompt_id, canvas.sample_id)
 
 
-def uniform_tokens(key: Key, canvas: Canvas, vocabulary: int) -> Array:
-    """(B, L) where a process without a mask token begins: any token at any open position."""
+def first_tokens(key: Key, canvas: Canvas, vocabulary: int, prior: Array | None = None) -> Array:
+    """(B, L) where a process without a mask token begins: any token at any open position, by the
+    chances of the `prior`, (V,), if the process has one."""
     columns = jnp.arange(canvas.tokens.shape[1]) - canvas.generation_start
 
     def position(key, column):
-        return jax.random.randint(jax.random.fold_in(key, column), (), 0, vocabulary)
+        own = jax.random.fold_in(key, column)
+        if prior is None:
+            return jax.random.randint(own, (), 0, vocabulary)
+        return jax.random.categorical(own, safe_log(prior))
 
     keys = row_keys(key, canvas, jnp.int32(-1))  # keys of the steps begin at 0
     drawn = jax.vmap(jax.vmap(position, (None, 0)), (0, None))(keys, columns)

@@ -221,6 +221,7 @@ class Descent(Node):
     moves: int = struct.field(pytree_node=False)
     final: str = struct.field(pytree_node=False, default="argmax")
     least: Number = 1e-5
+    extra: bool = struct.field(pytree_node=False, default=True)
 
     @property
     def length(self) -> int:
@@ -228,7 +229,7 @@ class Descent(Node):
 
     @property
     def steps(self) -> int:
-        return self.moves + (self.final != "none")
+        return self.moves + (self.extra and self.final != "none")
 
     @property
     def cached(self) -> bool:
@@ -238,7 +239,7 @@ class Descent(Node):
         check_length(canvas, self.width)
         span = 1 - jnp.asarray(self.least, jnp.float32)
         time = 1 - span * (step.astype(jnp.float32) / self.moves)
-        last = step == self.moves
+        last = step == (self.steps if self.final == "none" else self.steps - 1)
         next_time = jnp.where(last, 0.0, time - span / self.moves)
         progress = step.astype(jnp.float32) / self.steps
         start = jnp.int32(canvas.generation_start)
@@ -251,7 +252,9 @@ class Descent(Node):
         return jnp.where(left, step + 1, self.steps)
 
 
-def descent(length: int, steps: int, *, final: str = "argmax", least: Number = 1e-5) -> Descent:
+def descent(
+    length: int, steps: int, *, final: str = "argmax", least: Number = 1e-5, extra: bool = True
+) -> Descent:
     """Ancestral sampling's timetable, as MDLM's: `steps` from t = 1 to `least`.
 
     >>> import sake_jax as sj
@@ -264,9 +267,11 @@ def descent(length: int, steps: int, *, final: str = "argmax", least: Number = 1
       final: a last step for what is still noise: "argmax" takes the likeliest tokens, "draw"
         draws them, "none" leaves it.
       least: the noise level before that step.
+      extra: whether that is one step more (MDLM, SEDD), or the last of the steps, which then leads
+        all the way (RADD, D3PM).
     """
     one_of("final", final, FINALS)
     length = whole("length", length, at_most=LONGEST)
     steps = whole("steps", steps, at_most=LONGEST)
     least = number("least", least, above=0, at_most=0.999, schedule=False)
-    return Descent(length, steps, final, least)
+    return Descent(length, steps, final, least, extra)

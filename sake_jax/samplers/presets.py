@@ -7,13 +7,15 @@ from sake_jax.checks import one_of, require, whole
 from sake_jax.core import Guidance, Process, Reveal, declared
 from sake_jax.guidance.compose import chain
 from sake_jax.guidance.shaping import forbid
-from sake_jax.models import LanguageModel, NetworkDenoiser
+from sake_jax.models import LanguageModel, NetworkConfig, NetworkDenoiser
+from sake_jax.noise_levels import LogLinear
 from sake_jax.samplers.noise import Noise, gumbel
 from sake_jax.samplers.plans import blocks, descent
 from sake_jax.samplers.processes import absorbing, editing_process, identity_process, uniform
 from sake_jax.samplers.reveal import confidence as most_confident
 from sake_jax.samplers.reveal import editing, late
 from sake_jax.samplers.reveal import random as in_random_order
+from sake_jax.samplers.scores import concrete_score
 from sake_jax.samplers.step import Sampler, sampler
 from sake_jax.typing import Number
 
@@ -94,11 +96,14 @@ def masked(
             reveal = late(reveal, end_ids)
         else:
             guidance = chain(forbid(end_ids), *([guidance] if guidance else []))
+    predicts_mask = lm.config.predicts_mask if isinstance(lm, LanguageModel) else True
     return sampler(
         denoiser_of(lm),
         blocks(length, _one_each(length, steps), block, pace=pace, cache=cache, least=least),
         guidance=guidance,
         draw=draw,
+        # Where a network never learned to predict the mask token, its logit means nothing.
+        process=identity_process(draws_mask=predicts_mask),
         reveal=reveal,
         confidence=confidence,
         noise=noise,
@@ -114,13 +119,16 @@ def ancestral(
     guidance: Guidance | None = None,
     draw: Guidance | None = None,
     process: Process | None = None,
+    step: str | None = None,
     final: str | None = None,
     least: Number = 1e-5,
+    extra: bool = True,
     reuse: bool | str | None = None,
     noise: Noise = gumbel,
     record: str = "brief",
 ) -> Sampler:
-    """Ancestral sampling as MDLM and UDLM do it: every position by itself, by its own chance.
+    """Ancestral sampling as MDLM, UDLM, SEDD and RADD do it: every position by itself, by its own
+    chance.
 
     >>> import sake_jax as sj
     >>> sampler = sj.ancestral(sj.testing.ToyDenoiser(), length=8, steps=16)
@@ -135,11 +143,15 @@ def ancestral(
         `final`.
       guidance: changes the distribution.
       draw: changes the draw only.
-      process: `absorbing()` for models with a mask token, `uniform()` for others, by default;
-        `remasking(...)` lets written tokens be drawn again (ReMDM).
-      final: what is done about the noise that is left: "argmax" (ddpm), "draw" (analytic) or
-        "none"; by default "argmax" with a mask token, else "none".
+      process: by default `concrete_score(...)` for models that predict scores, of others
+        `absorbing(...)` for those with a mask token and `uniform()` for those without;
+        `remasking(...)` lets written tokens be drawn again (ReMDM), `transitions(...)` has
+        matrices of its own (D3PM).
+      step: of the default process: "tweedie", the exact one (SEDD's analytic), or "euler".
+      final: what is done about the noise that is left: "argmax" (ddpm), "draw" (analytic, SEDD,
+        RADD) or "none"; by default "draw" for scores, "argmax" with a mask token, else "none".
       least: the noise level before that.
+      extra: whether that is one step more, or the last of the steps (RADD, D3PM).
       reuse: does not read a row again that a step left unchanged (ddpm_cache); by default
         wherever the model does not look at the time. "stale" does so there too, and predicts for
         an earlier time.
@@ -148,22 +160,35 @@ def ancestral(
     """
     known = isinstance(lm, LanguageModel)
     has_mask = not known or lm.config.mask_id is not None
-    denoiser = denoiser_of(lm)
+    network, denoiser = lm.config.network if known else None, denoiser_of(lm)
+    scores = network is not None and network.scores
+    rule, remedy = "step is for the process that the model has by itself", "pass it to the process"
+    require(process is None or step is None, rule, step, remedy)
+    usual = "draw" if scores else "argmax" if has_mask else "none"
     return sampler(
         denoiser,
-        descent(
-            length,
-            _one_each(length, steps),
-            final=final or ("argmax" if has_mask else "none"),
-            least=least,
-        ),
+        descent(length, _one_each(length, steps), final=final or usual, least=least, extra=extra),
         guidance=guidance,
         draw=draw,
-        process=process or (absorbing() if has_mask else uniform()),
+        process=process or _own_process(network, has_mask, step or "tweedie"),
         reuse=not declared(denoiser, "reads_time") if reuse is None else reuse,
         noise=noise,
         record=record,
     )
+
+
+def _own_process(network: NetworkConfig | None, has_mask: bool, step: str) -> Process:
+    """How noise is undone by the network of a model, or by one we know nothing about."""
+    if network is not None and network.scores:
+        graph, scaled = "absorb" if has_mask else "uniform", network.scale_by_sigma
+        return concrete_score(graph, noise=network.noise, step=step, scaled=scaled)
+    if has_mask:
+        # Log-linear noise needs no schedule: the ratio of two times is all.
+        noise = None if network is None else network.noise
+        return absorbing(None if isinstance(noise, LogLinear) else noise, step)
+    rule, remedy = "uniform noise of clean-token networks has exact steps", 'leave out step="euler"'
+    require(step == "tweedie", rule, step, remedy)
+    return uniform()
 
 
 def block(

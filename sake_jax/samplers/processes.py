@@ -11,9 +11,11 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from sake_jax.checks import number, require
+from sake_jax.checks import number, one_of, require
 from sake_jax.core import LOWEST
 from sake_jax.node import Node
+from sake_jax.noise_levels import STEPS, LogLinear, NoiseLevels, unmask_chance
+from sake_jax.precision import safe_log
 from sake_jax.typing import Logits, Number
 from sake_jax.view import View
 
@@ -26,7 +28,7 @@ class Identity(Node):
     draws_mask: bool = struct.field(pytree_node=False, default=True)
 
     def clean(self, logits: Logits, view: View) -> Logits:
-        return logits if self.draws_mask else jnp.where(_is_mask(logits, view), LOWEST, logits)
+        return logits if self.draws_mask else jnp.where(mask_column(logits, view), LOWEST, logits)
 
     def log_q(self, logits: Logits, view: View) -> Logits:
         return self.clean(logits, view)
@@ -39,18 +41,26 @@ class Editing(Identity):
 
 
 class Absorbing(Node):
-    """Noise is the mask token: a masked position stays masked with chance m_s / m_t (MDLM)."""
+    """Noise is the mask token: a masked one stays masked with chance m_s / m_t (MDLM, RADD)."""
 
     revises: ClassVar[bool] = False
     decides: ClassVar[bool] = True
+    noise: NoiseLevels | None = struct.field(pytree_node=False, default=None)
+    step: str = struct.field(pytree_node=False, default="tweedie")
 
     def clean(self, logits: Logits, view: View) -> Logits:
-        return jnp.where(_is_mask(logits, view), LOWEST, logits)
+        return jnp.where(mask_column(logits, view), LOWEST, logits)
 
     def log_q(self, logits: Logits, view: View) -> Logits:
-        stay = (view.next_time / view.time)[:, None, None]  # m_s / m_t
+        if self.noise is None:
+            stay = view.next_time / view.time  # m_s / m_t
+            chance = 1 - stay
+        else:
+            chance = unmask_chance(self.noise, self.step, view.time, view.next_time)
+            stay = 1 - chance
+        log_stay, log_chance = (safe_log(part)[:, None, None] for part in (stay, chance))
         clean = jax.nn.log_softmax(self.clean(logits, view))
-        return jnp.where(_is_mask(logits, view), _safe_log(stay), clean + _safe_log(1 - stay))
+        return jnp.where(mask_column(logits, view), log_stay, clean + log_chance)
 
 
 class Uniform(Node):
@@ -79,7 +89,7 @@ class Uniform(Node):
             + (alpha_s - alpha_t) * clean
             + (1 - alpha_ts) * (1 - alpha_s) / size
         )
-        return jax.nn.log_softmax(_safe_log(joint))
+        return jax.nn.log_softmax(safe_log(joint))
 
 
 class Remasking(Node):
@@ -91,20 +101,20 @@ class Remasking(Node):
     cap: Number
 
     def clean(self, logits: Logits, view: View) -> Logits:
-        return jnp.where(_is_mask(logits, view), LOWEST, logits)
+        return jnp.where(mask_column(logits, view), LOWEST, logits)
 
     def log_q(self, logits: Logits, view: View) -> Logits:
         t, s = view.time[:, None, None], view.next_time[:, None, None]
         alpha_t = 1 - t
         most = jnp.where(alpha_t > 0, jnp.minimum(1, s / jnp.maximum(alpha_t, 1e-37)), 1)
         again = jnp.minimum(view.number(self.cap, 3), view.number(self.share, 3) * most)
-        is_mask = _is_mask(logits, view)
+        is_mask = mask_column(logits, view)
         stay = (s - again * alpha_t) / t
-        fresh = jnp.where(is_mask, _safe_log(stay), jax.nn.log_softmax(self.clean(logits, view)))
-        fresh = jnp.where(is_mask, fresh, fresh + _safe_log(1 - stay))
+        fresh = jnp.where(is_mask, safe_log(stay), jax.nn.log_softmax(self.clean(logits, view)))
+        fresh = jnp.where(is_mask, fresh, fresh + safe_log(1 - stay))
         tokens = view.window(view.tokens)[..., None]
         own = jnp.arange(logits.shape[-1])[None, None, :] == tokens
-        kept = jnp.where(own, _safe_log(1 - again), jnp.where(is_mask, _safe_log(again), LOWEST))
+        kept = jnp.where(own, safe_log(1 - again), jnp.where(is_mask, safe_log(again), LOWEST))
         return jnp.where(tokens == view.mask_id, fresh, kept)
 
 
@@ -152,14 +162,22 @@ def editing_process(*, draws_mask: bool = False) -> Editing:
     return Editing(draws_mask)
 
 
-def absorbing() -> Absorbing:
-    """Masked diffusion. Only the ratio of m_s to m_t matters, so eps does not.
+def absorbing(noise: NoiseLevels | None = None, step: str = "tweedie") -> Absorbing:
+    """Masked diffusion.
 
     >>> import sake_jax as sj
     >>> denoiser, plan = sj.testing.ToyDenoiser(), sj.descent(8, 16)
     >>> sampler = sj.sampler(denoiser, plan, process=sj.absorbing())
+
+    Args:
+      noise: how much of it there is at a time. By default log-linear, of which only the ratio of
+        m_s to m_t matters, so that eps does not.
+      step: "tweedie" unmasks with the exact chance 1 - m_s / m_t, "euler" with the rate at t times
+        the time (RADD's two methods).
     """
-    return Absorbing()
+    if one_of("step", step, STEPS) == "euler":
+        noise = noise or LogLinear()
+    return Absorbing(noise, step)
 
 
 def uniform(eps: Number = 1e-3) -> Uniform:
@@ -172,11 +190,8 @@ def uniform(eps: Number = 1e-3) -> Uniform:
     return Uniform(number("eps", eps, at_least=0, at_most=0.5))
 
 
-def _is_mask(logits: Logits, view: View) -> Array:
+def mask_column(logits: Logits, view: View) -> Array:
+    """(1, 1, V) which entry is the mask token."""
     rule = "an absorbing process must have a mask token"
     require(view.mask_id is not None, rule, None, "set mask_id on the canvas")
     return (jnp.arange(logits.shape[-1]) == view.mask_id)[None, None, :]
-
-
-def _safe_log(x: Array) -> Array:
-    return jnp.where(x > 0, jnp.log(jnp.maximum(x, 1e-37)), LOWEST)

@@ -16,11 +16,12 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from sake_jax.checks import number, require, whole
+from sake_jax.checks import number, one_of, require, whole
 from sake_jax.core import LOWEST, Reveal
 from sake_jax.guidance.entropy import shannon_entropy
 from sake_jax.guidance.select import largest
 from sake_jax.node import Node
+from sake_jax.noise_levels import STEPS, NoiseLevels, unmask_chance
 from sake_jax.typing import Key, Logits, Number, PerPosition, WindowFlags, WindowTokens
 from sake_jax.view import View
 
@@ -78,6 +79,64 @@ def coin(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFla
     >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=coin)
     """
     return _uniform(key, view) < (1 - view.next_time / view.time)[:, None]
+
+
+class Coin(Node):
+    """See `coin_of`.
+
+    >>> import sake_jax as sj
+    >>> coin_of(sj.Geometric(), "euler").step
+    'euler'
+    """
+
+    noise: NoiseLevels = struct.field(pytree_node=False)
+    step: str = struct.field(pytree_node=False, default="tweedie")
+
+    def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+        chance = unmask_chance(self.noise, self.step, view.time, view.next_time)
+        return _uniform(key, view) < chance[:, None]
+
+
+def coin_of(noise: NoiseLevels, step: str = "tweedie") -> Coin:
+    """As `coin`, with the chance that masked diffusion of this noise has (RADD with filters).
+
+    >>> import sake_jax as sj
+    >>> plan, rule = sj.descent(8, 8, final="draw", extra=False), coin_of(sj.Geometric())
+    >>> sampler = sj.sampler(sj.testing.ToyDenoiser(), plan, reveal=rule)
+    """
+    return Coin(noise, one_of("step", step, STEPS))
+
+
+class Ordered(Node):
+    """See `ordered`.
+
+    >>> ordered([2, 0, 1]).order.tolist()
+    [2, 0, 1]
+    """
+
+    order: Array
+
+    def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+        rank = jnp.argsort(self.order)
+        columns = view.window_start - view.canvas.generation_start + jnp.arange(view.width)
+        rule = "the order must name every column that is written"
+        length = view.tokens.shape[1] - view.canvas.generation_start
+        require(rank.size == length, rule, rank.size, f"name {length}")
+        scores = -rank[columns].astype(jnp.float32)
+        return highest(jnp.broadcast_to(scores[None], drawn.shape), view)
+
+
+def ordered(order: Sequence[int]) -> Ordered:
+    """Columns in a given order, counted from the first that is written (RADD's OrderedSampler).
+
+    >>> import sake_jax as sj
+    >>> backward = ordered(range(7, -1, -1))
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=backward)
+    """
+    columns = [int(column) for column in order]
+    rule, remedy = "an order must name every column once", "pass a permutation of 0 .. length - 1"
+    require(sorted(columns) == list(range(len(columns))), rule, columns, remedy)
+    return Ordered(jnp.asarray(columns, jnp.int32))
 
 
 def everything(logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:

@@ -207,7 +207,7 @@ def context(
 
     def log_q(logits: Logits) -> Logits:
         shaped, _ = shape_draw(sampler, logits, draw_state, ctx)
-        return sampler.process.log_q(shaped, view)
+        return sampler.process.log_q(keep_rate(sampler.process, shaped, logits, view), view)
 
     ctx = Context(
         view=view,
@@ -220,7 +220,9 @@ def context(
         affine=sampler.denoiser.affine,
         record=sampler.record,
         # Folded pushes leave neither base logits nor a signal of their own behind.
-        fold=sampler.record == "brief" and sampler.confidence != "base",
+        fold=sampler.record == "brief"
+        and sampler.confidence != "base"
+        and not hasattr(sampler.process, "keep_rate"),
         cache=cache,
     )
     return ctx
@@ -232,6 +234,12 @@ def shape_draw(
     """Logits after `draw`, and the state of its parts; what they report is not kept."""
     shaped, draw_state, _ = sampler.draw.apply(logits, None, draw_state, ctx)
     return shaped, draw_state
+
+
+def keep_rate(process: Process, logits: Logits, base: Logits, view: View) -> Logits:
+    """Guided logits with what the process keeps of the base ones: scores, the chance to move."""
+    keep = getattr(process, "keep_rate", None)
+    return logits if keep is None else keep(logits, base, view)
 
 
 def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[RunState, Info]:
@@ -254,7 +262,8 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
     ctx = context(sampler, params, view, features, state.draw, None)
     guided = guide(sampler.guidance, state.guidance, ctx)
     shaped, draw_state = shape_draw(sampler, guided.logits, state.draw, ctx)
-    log_q = last_word(sampler.guidance, guided, sampler.process.log_q(shaped, view), ctx)
+    moving = keep_rate(sampler.process, shaped, guided.base, view)
+    log_q = last_word(sampler.guidance, guided, sampler.process.log_q(moving, view), ctx)
 
     keys = jax.vmap(jax.random.split)(row_keys(key, canvas, state.step))
     draw_key, reveal_key = keys[:, 0], keys[:, 1]

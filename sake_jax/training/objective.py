@@ -4,8 +4,21 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from sake_jax.losses import absorb, absorb_exactly, masked_terms, spread, surprise
-from sake_jax.models import ModelConfig, NetworkDenoiser, aligned_features, network_input
+from sake_jax.losses import (
+    absorb,
+    absorb_exactly,
+    masked_terms,
+    score_entropy,
+    spread,
+    surprise,
+)
+from sake_jax.models import (
+    ModelConfig,
+    NetworkDenoiser,
+    aligned_features,
+    log_scores,
+    network_input,
+)
 from sake_jax.typing import Key, Params, Tokens
 
 LEAST = 1e-3
@@ -38,6 +51,8 @@ def loss(
         inputs = network_input(config, tokens)
         rows = aligned_features(config.network, params, inputs)[:, first:]
         return jnp.mean(surprise(denoiser.head(params, rows), tokens[:, first:]))
+    if config.network.scores:
+        return score_loss(config, params, tokens, key, answer_start)
     noisy, time = corrupt(config, noise, answers, key)
     seen = jnp.concatenate([tokens[:, :answer_start], noisy], axis=1)
     clean = tokens if config.network.block_size else None
@@ -47,6 +62,27 @@ def loss(
     assert config.mask_id is not None, "recipes have one"
     options = {"predicts_mask": config.predicts_mask}
     return jnp.mean(masked_terms(logits, answers, noisy, time, config.mask_id, **options))
+
+
+def score_loss(
+    config: ModelConfig, params: Params, tokens: Tokens, key: Key, answer_start: int = 0
+) -> Array:
+    """SEDD's: score entropy times the rate of the noise, at times that are spread over the rows."""
+    network, answers = config.network, tokens[:, answer_start:]
+    assert config.mask_id is not None, "recipes have one"
+    first, later = jax.random.split(key)
+    batch = tokens.shape[0]
+    time = LEAST + (1 - LEAST) * spread(jax.random.uniform(first), jnp.arange(batch), batch)
+    sigma, rate = network.noise.total(time), network.noise.rate(time)
+    keys, everything = jax.random.split(later, batch), jnp.ones(answers.shape, bool)
+    noisy = absorb(keys, answers, everything, -jnp.expm1(-sigma), config.mask_id)
+    seen = jnp.concatenate([tokens[:, :answer_start], noisy], axis=1)
+    inputs = network_input(config, seen, sigma=sigma)
+    rows = aligned_features(network, params, inputs)[:, answer_start:]
+    logits = NetworkDenoiser(network).head(params, rows)
+    scores = log_scores(logits, noisy, sigma, scaled=network.scale_by_sigma)
+    terms = score_entropy(scores, answers, noisy, sigma, config.mask_id)
+    return jnp.mean(rate[:, None] * terms)
 
 
 def corrupt(config: ModelConfig, noise: str, tokens: Tokens, key: Key) -> tuple[Tokens, Array]:

@@ -12,9 +12,9 @@ from sake_jax.conversion import family
 from sake_jax.files import write_atomically
 from sake_jax.models import DiTConfig, ModelConfig, TransformerConfig
 
-KINDS = ("llada", "causal", "mdlm", "bd3lm")
+KINDS = ("llada", "causal", "mdlm", "bd3lm", "sedd", "radd")
 POSITIONS = ("rotary", "learned")
-NOISES = ("exact", "llada", "mdlm")
+NOISES = ("exact", "llada", "mdlm", "sedd")
 OPTIMIZERS = ("muon", "adamw")
 PRECISIONS = ("float32", "bfloat16")
 
@@ -53,7 +53,7 @@ class Model:
     """The network."""
 
     kind: str = "llada"
-    """"llada", "causal" (a Llama, for a judge), "mdlm" or "bd3lm"."""
+    """"llada", "causal" (a Llama, for a judge), "mdlm", "bd3lm", "sedd" or "radd"."""
     layers: int = 4
     width: int = 256
     heads: int = 4
@@ -76,7 +76,8 @@ class Training:
     batch: int = 16
     noise: str = "exact"
     """How tokens are masked: "exact", k of n, k spread evenly over the batch, the least variance;
-    "llada", each with its own chance; "mdlm", the same with its log-linear schedule's ends."""
+    "llada", each with its own chance; "mdlm", the same with its log-linear schedule's ends; "sedd",
+    for that kind, whose loss is its score entropy. "exact" is also RADD's k_DCE."""
     optimizer: str = "muon"
     """"muon" for matrices (AdamW for the rest), or "adamw"."""
     rate: float = 0.01
@@ -126,8 +127,11 @@ class Recipe:
                 number(name, getattr(part, name), at_least=1)
         number("ema", self.training.ema, at_least=0, at_most=0.999999)
         number("decay", self.training.decay, at_least=0, at_most=1)
-        if self.model.kind in ("mdlm", "bd3lm"):
-            rule, remedy = "model.mlp must be 4 width for mdlm and bd3lm", "set it"
+        rule, remedy = 'training.noise = "sedd" belongs to model.kind = "sedd"', "set both or none"
+        together = (self.model.kind == "sedd") == (self.training.noise == "sedd")
+        require(together, rule, (self.model.kind, self.training.noise), remedy)
+        if self.model.kind not in ("llada", "causal"):
+            rule, remedy = f"model.mlp must be 4 width for {self.model.kind}", "set it"
             require(self.model.mlp == 4 * self.model.width, rule, self.model.mlp, remedy)
             rule = "model.positions and model.tied are for llada and causal"
             usual = self.model.positions == "rotary" and not self.model.tied
@@ -175,8 +179,15 @@ class Recipe:
             if m.kind == "causal":
                 return family("llama").model(network, **ids)
             return family(m.kind).model(network, mask_id=mask_id, **ids)
+        scores = m.kind == "sedd"
         network = DiTConfig(
-            **sizes, cond_dim=128, block_size=m.block, stored_limits=m.kind == "bd3lm"
+            **sizes,
+            cond_dim=0 if m.kind == "radd" else 128,
+            block_size=m.block,
+            stored_limits=m.kind == "bd3lm",
+            time_conditioning=scores,
+            scores=scores,
+            scale_by_sigma=scores,
         )
         return family(m.kind).model(network, mask_id=mask_id)
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checkpoints import FAMILIES, copied
+from checkpoints import FAMILIES, copied, with_config
 
 import sake_jax as sj
 from conftest import GOLDENS
@@ -17,8 +17,9 @@ from sake_jax.conversion.families import FAMILIES as KNOWN
 from sake_jax.models import ModelConfig
 from sake_jax.training.objective import loss
 
-SAMPLERS = {"mdlm": "ancestral", "udlm": "ancestral", "bd3lm": "block"}
-NEVER_PREDICT_THE_MASK = ("mdlm", "bd3lm")
+ANCESTRAL = ("mdlm", "udlm", "sedd", "sedd_uniform", "radd")
+SAMPLERS = dict.fromkeys(ANCESTRAL, "ancestral") | {"bd3lm": "block"}
+NEVER_PREDICT_THE_MASK = ("mdlm", "bd3lm", "sedd", "sedd_uniform", "radd")
 COUNT_TOKENS = ("dream", "gpt2")
 
 
@@ -33,7 +34,7 @@ def test_facts_of_a_family_are_those_of_its_models(name):
     assert config.predicts_mask == (name not in NEVER_PREDICT_THE_MASK)
     assert config.positions == ("tokens" if name in COUNT_TOKENS else "columns")
     assert config.tokenizer_class == ("Qwen2Tokenizer" if name == "dream" else None)
-    assert facts(config) == facts(family(name).model(config.network))
+    assert facts(config) == facts(family(config.family).model(config.network))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -52,7 +53,11 @@ def test_every_field_of_a_config_is_written():
     without = dataclasses.replace(bd3lm.network, stored_limits=False)
     moe = open_checkpoint(GOLDENS / "llada_moe").config
     one = dataclasses.replace(moe.network, experts_per_token=1)
-    for config, network in ((bd3lm, without), (moe, one)):
+    sedd = open_checkpoint(GOLDENS / "sedd").config
+    plain = dataclasses.replace(sedd.network, scale_by_sigma=False, noise=sj.LogLinear(0.01))
+    radd = open_checkpoint(GOLDENS / "radd").config
+    other = dataclasses.replace(radd.network, noise=sj.Geometric(0.01, 7.0))
+    for config, network in ((bd3lm, without), (moe, one), (sedd, plain), (radd, other)):
         changed = dataclasses.replace(config, network=network)
         own = family(config.family)
         assert own.config(json.loads(json.dumps(own.describe(changed)))) == changed
@@ -61,7 +66,7 @@ def test_every_field_of_a_config_is_written():
         family("llada_moe").describe(dataclasses.replace(moe, network=scaled))
 
 
-@pytest.mark.parametrize("name", ["mdlm", "bd3lm", "dream"])
+@pytest.mark.parametrize("name", ["mdlm", "bd3lm", "dream", "sedd", "radd"])
 def test_a_converted_checkpoint_has_its_familys_facts(name, tmp_path):
     """The manifest does not keep them, so checkpoints that were converted before have them too."""
     manifest = convert(copied(name, tmp_path), tmp_path / "converted")
@@ -80,6 +85,32 @@ def test_models_by_name():
     assert model_config(GOLDENS / "udlm") == open_checkpoint(GOLDENS / "udlm").config
     with pytest.raises(ValueError, match="the model must be llada-8b"):
         model_config("no such model")
+
+
+def test_families_that_name_no_architecture(tmp_path):
+    """SEDD and RADD are known by the parts of their configs; others still have to be named."""
+    small, medium = model_config("louaaron/sedd-small"), model_config("sedd-medium")
+    assert (small.network.V, small.mask_id, small.network.scores) == (50_258, 50_257, True)
+    assert (medium.network.N, medium.network.D, medium.network.H) == (24, 1024, 16)
+    assert open_checkpoint(GOLDENS / "sedd_uniform").config.mask_id is None
+    assert open_checkpoint(GOLDENS / "radd").config.network.cond_dim == 0
+    other = with_config(copied("radd", tmp_path), model={"type": "ddit_other"})
+    with pytest.raises(ValueError, match="must name one of the architectures"):
+        open_checkpoint(other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"graph": {"type": "tree"}}, "graph.type in config.json must be one of"),
+        ({"graph": {"type": "uniform"}}, "scale_by_sigma is for the graph 'absorb'"),
+        ({"noise": {"type": "linear"}}, "noise.type in config.json must be one of"),
+    ],
+)
+def test_sedd_refuses_what_it_does_not_compute(changes, message, tmp_path):
+    folder = with_config(copied("sedd", tmp_path), **changes)
+    with pytest.raises(ValueError, match=message):
+        open_checkpoint(folder)
 
 
 def test_no_name_is_two_families():

@@ -353,7 +353,7 @@ def test_a_special_token_may_be_named_as_a_string(lm, whole):
     assert not named.written.all()
 
 
-@pytest.mark.parametrize("name", ["mdlm", "bd3lm", "udlm", "dream"])
+@pytest.mark.parametrize("name", ["mdlm", "bd3lm", "udlm", "dream", "sedd", "sedd_uniform", "radd"])
 def test_every_family_generates(name):
     lm = model(name)
     sampler = {
@@ -361,7 +361,7 @@ def test_every_family_generates(name):
         "udlm": lambda: sj.ancestral(lm, length=8, steps=8),
         "bd3lm": lambda: sj.block(lm, length=8),
         "dream": lambda: sj.masked(lm, length=8, draw=sj.temperature(0.7)),
-    }[name]()
+    }.get(name, lambda: sj.sampler_for(lm, length=8))()
     cond = [1, 2] if name == "udlm" else None
     out = sj.generate(lm, sampler, [[1, 2, 3], []], samples=2, key=KEY, cond=cond)
     if name == "bd3lm":  # the first block of the first prompt holds three given tokens

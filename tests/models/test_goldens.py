@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -24,6 +25,9 @@ FAMILIES = (
     "udlm",
     "sdar",
     "llada2",
+    "sedd",
+    "sedd_uniform",
+    "radd",
     "llama",
     "qwen2",
     "qwen3",
@@ -116,6 +120,49 @@ def test_udlm_equals_the_reference_with_each_kind_of_condition(models, golden):
     view = view.replace(cond=jnp.asarray(g["cond"]))
     features, _ = lm.denoiser.read(lm.params, view, None)
     close(lm.denoiser.head(lm.params, features), g["logits_cond"])
+
+
+@pytest.mark.parametrize("name", ["sedd", "sedd_uniform"])
+def test_sedd_gives_log_scores(name, models, golden):
+    lm, g = models[name], golden(f"{name}/golden.npz")
+    scores = lm.logits(g["input_ids"], sigma=g["sigma"])
+    close(scores, g["logits"])
+    own = np.take_along_axis(np.asarray(scores), g["input_ids"][..., None], axis=-1)
+    assert np.all(own == 0), "a token's score against itself is 1"
+    close(lm.hidden(g["input_ids"], sigma=g["sigma"]), g["last_hidden"])
+    if name == "sedd":
+        network = dataclasses.replace(lm.config.network, scale_by_sigma=False)
+        plain = sj.LanguageModel(dataclasses.replace(lm.config, network=network), lm.params)
+        other = plain.logits(g["input_ids"], sigma=g["sigma"])
+        close(other, g["logits_alt_scale_by_sigma_false"])
+
+
+@pytest.mark.parametrize("name", ["sedd", "sedd_uniform"])
+def test_sedd_is_told_the_noise_of_its_schedule(name, models, golden):
+    """The samplers' time is turned into the recorded noise, and the head gives unscaled outputs."""
+    lm, g = models[name], golden(f"{name}/golden.npz")
+    noise = sj.LogLinear(0.0)
+    network = dataclasses.replace(lm.config.network, noise=noise)
+    lm = sj.LanguageModel(dataclasses.replace(lm.config, network=network), lm.params)
+    time = -jnp.expm1(-jnp.asarray(g["sigma"]))  # of this schedule
+    view = view_of(lm, g["input_ids"], start=0, width=16, time=time)
+    features, _ = lm.denoiser.read(lm.params, view, None)
+    low = g["sigma"] < 3  # above, one minus the time keeps too few digits
+    assert low.any()
+    close(features[low], g["last_hidden_modulated"][low])
+    close(lm.denoiser.head(lm.params, features)[low], g["raw_output"][low])
+
+
+def test_radd_equals_the_reference(models, golden):
+    lm, g = models["radd"], golden("radd/golden.npz")
+    logits = lm.logits(g["input_ids"])
+    close(logits, g["logits"])
+    close(lm.hidden(g["input_ids"]), g["last_hidden"])
+    log_p = jax.nn.log_softmax(logits[..., :-1])  # the mask's own column has no meaning
+    close(log_p, g["log_condition"][..., :-1])
+    view = view_of(lm, g["input_ids"], start=0, width=16)
+    features, _ = lm.denoiser.read(lm.params, view, None)
+    close(features, g["last_hidden_normed"])
 
 
 def test_bd3lm_training_form(models, golden):

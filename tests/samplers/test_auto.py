@@ -6,9 +6,13 @@ import sake_jax as sj
 from conftest import GOLDENS
 from sake_jax.samplers.plans import Blocks, Descent
 from sake_jax.samplers.processes import Absorbing, Identity
+from sake_jax.samplers.scores import AbsorbingScore, UniformScore
 
 FAMILIES = {
     "mdlm": (Absorbing, Descent),
+    "sedd": (AbsorbingScore, Descent),
+    "sedd_uniform": (UniformScore, Descent),
+    "radd": (Absorbing, Descent),
     "bd3lm": (Identity, Blocks),
     "llada": (Identity, Blocks),
 }

@@ -166,6 +166,33 @@ def test_every_guidance_works_under_every_cache(name, cache):
     assert (np.asarray(done.tokens)[:, 2:] != 16).mean() > 0.5
 
 
+OWN = np.random.default_rng(0).dirichlet(np.ones(17), size=(6, 17))
+PROCESSES = {
+    "scores, absorbing": sj.concrete_score(noise=sj.Geometric(1e-3, 5.0), scaled=True),
+    "scores, uniform": sj.concrete_score("uniform", step="euler"),
+    "absorbing, euler": sj.absorbing(sj.Geometric(1e-3, 5.0), "euler"),
+    "matrices": sj.transitions(OWN),
+}
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in FEW else pytest.param(name, marks=pytest.mark.slow)
+        for name in registry.ENTRIES
+    ],
+)
+def test_every_guidance_works_under_every_process(name, process):
+    guidance, plan = registry.ENTRIES[name].guidance, sj.descent(6, 6, final="draw")
+    sampler = sj.sampler(ToyDenoiser(), plan, process=PROCESSES[process], guidance=guidance)
+    start = sj.canvas([[1, 2], [3]], 6, mask_id=16, pad_id=0, samples=2)
+    start = start.replace(cond=jnp.zeros(4, jnp.int32))
+    done, info = sj.run(sampler, toy_params(0), KEY, start)
+    assert bool(jnp.all(info.finite))
+    assert (np.asarray(done.tokens)[:, 2:] != 16).mean() > 0.5
+
+
 def test_classifier_free_under_a_cache_keeps_a_cache_of_its_own():
     """One step a block refreshes always, so the cache must change nothing in either branch."""
     guidance, params = sj.classifier_free(1.5), model("llada").params

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import sake_jax as sj
+from conftest import GOLDENS
 from disks import little_room, written_by_another
 from sake_jax.training import Trainer, corpus, read
 from sake_jax.training.figure import loss_curve
@@ -237,6 +238,8 @@ def test_eight_devices_train_as_one(folder, straight, tmp_path):
 KINDS = {
     "causal": {"model": {"kind": "causal"}},
     "mdlm": {"model": {"kind": "mdlm", "mlp": 128}, "training": {"noise": "mdlm", "ema": 0.0}},
+    "radd": {"model": {"kind": "radd", "mlp": 128}},
+    "sedd": {"model": {"kind": "sedd", "mlp": 128}, "training": {"noise": "sedd", "ema": 0.0}},
     "bd3lm": {
         "model": {"kind": "bd3lm", "mlp": 128, "block": 4},
         "training": {"optimizer": "adamw", "rate": 0.003, "weight_decay": 0.1, "clip": 0.5},
@@ -246,7 +249,10 @@ KINDS = {
 
 @pytest.mark.parametrize(
     "kind",
-    ["causal", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("mdlm", "bd3lm"))],
+    [
+        "causal",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("mdlm", "bd3lm", "sedd", "radd")),
+    ],
 )
 def test_every_kind_learns_and_loads(kind, folder, tmp_path):
     trainer = Trainer(recipe_of(folder, **KINDS[kind]), tmp_path)
@@ -272,6 +278,20 @@ def test_the_loss_is_the_bound_that_likelihood_computes(straight):
     for noise in ("exact", "llada", "mdlm"):
         mine = float(loss(lm.config, noise, lm.params, batch, jax.random.key(2)))
         assert abs(mine - found.value.mean()) < 0.25, noise
+
+
+def test_the_loss_of_scores_is_the_bound_too():
+    """SEDD's training loss and the likelihood's estimate, drawn by different noise."""
+    lm = sj.load(GOLDENS / "sedd")
+    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 60, (4, 8)))
+    bound = sj.bound(lm, np.asarray(tokens), key=jax.random.key(1), draws=256)
+    batch = jnp.tile(tokens, (256, 1))
+    mine = float(
+        jax.jit(loss, static_argnums=(0, 1))(lm.config, "sedd", lm.params, batch, jax.random.key(3))
+    )
+    assert abs(mine / bound.value.mean() - 1) < 0.1
+    answers = float(loss(lm.config, "sedd", lm.params, tokens, jax.random.key(3), 4))
+    assert np.isfinite(answers)
 
 
 def test_noise_masks_what_it_says(folder):
@@ -342,6 +362,7 @@ def test_documents_are_split_and_lowered(folder):
         ('train = "train.txt"', "", r"\[data\] must name train, validation"),
         ("lower = true", "lower = tru", "must be TOML"),
         ('kind = "llada"', 'kind = "mdlm"', "mlp must be 4 width"),
+        ('kind = "llada"', 'kind = "sedd"', 'noise = "sedd" belongs to model.kind = "sedd"'),
     ],
 )
 def test_bad_recipes(old, new, message, folder, tmp_path):
