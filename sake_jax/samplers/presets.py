@@ -280,7 +280,8 @@ def block(
     if edit is not None:
         rule, remedy = "edit needs a rule that chooses positions", "pass reveal="
         require(reveal is not None, rule, reveal, remedy)
-        reveal, edits = editing(reveal, edit), whole("edit_steps", edit_steps, at_least=0)
+        reveal = editing(reveal or most_confident, edit)
+        edits = whole("edit_steps", edit_steps, at_least=0)
         process = process or editing_process()
     if process is None:
         process = absorbing() if reveal is None else identity_process(draws_mask=False)
