@@ -137,7 +137,7 @@ def log_likelihood_in_order(
 
     >>> import sake_jax as sj
     >>> lm = sj.load("tinystories")
-    >>> texts = lm.tokenizer(["once upon a time", "time a upon once"])["input_ids"]
+    >>> texts = lm.tokenizer(["once upon a time", "once upon a dog"])["input_ids"]
     >>> forward = sj.log_likelihood_in_order(lm, texts, range(len(texts[0])))
     >>> bool(forward[0] > forward[1])
     True

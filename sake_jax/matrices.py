@@ -131,7 +131,7 @@ def cosine_betas(count: int) -> np.ndarray:
     """Hoogeboom et al.'s cosine schedule (D3PM's for uniform noise).
 
     >>> cosine_betas(4).round(3).tolist()
-    [0.08, 0.236, 0.462, 0.999]
+    [0.08, 0.236, 0.459, 0.999]
     """
     at = np.arange(whole("count", count) + 1, dtype=np.float64) / count
     left = np.cos((at + 0.008) / 1.008 * np.pi / 2)
@@ -176,7 +176,7 @@ def gaussian(
     Doubly stochastic, so that all tokens are alike at the end.
 
     >>> gaussian([0.5], 5)[0, 2].round(2).tolist()  # v = 0.5 between neighbours
-    [0.07, 0.3, 0.27, 0.3, 0.07]
+    [0.05, 0.24, 0.41, 0.24, 0.05]
 
     Args:
       betas: (T,) twice the variance of a step.
