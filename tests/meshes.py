@@ -15,6 +15,7 @@ from sake_jax.models import LanguageModel, TransformerConfig, flatten_params, in
 
 KEY = jax.random.key(0)
 LENGTH = 8
+BLOCK = 4
 
 ODD = TransformerConfig(
     V=301, D=32, N=1, H=8, K=2, head_dim=8, F=48, context=64, shifted=True, qkv_bias=True
@@ -52,10 +53,10 @@ def load(name, sizes=None) -> LanguageModel:
 def sampler_for(lm: LanguageModel, guidance: sj.Guidance, **options) -> sj.Sampler:
     """What the model's family is sampled with; a dual cache where there is a choice."""
     shared = {"length": LENGTH, "guidance": guidance, "draw": sj.temperature(0.8)} | options
-    if lm.config.family == "mdlm":
+    if lm.config.sampler == "ancestral":
         return sj.ancestral(lm, steps=LENGTH, **shared)
-    if lm.config.family == "bd3lm":
-        return sj.block(lm, **shared)
+    if lm.config.sampler == "block":
+        return sj.block(lm, block=BLOCK, **shared)
     return sj.masked(lm, block=LENGTH // 2, **shared)
 
 
@@ -63,10 +64,11 @@ def canvas_for(lm: LanguageModel, samples: int = 4) -> sj.Canvas:
     return sj.canvas(
         [[1, 2, 3, 4], [5, 6, 7, 3, 2, 1, 4]],
         LENGTH,
-        mask_id=lm.config.mask_id,
+        # LLaDA2's config names no mask token; any will do here.
+        mask_id=lm.config.network.V - 1 if lm.config.mask_id is None else lm.config.mask_id,
         samples=samples,
         positions=lm.config.positions,
-        align=lm.config.network.block_size or 1,
+        align=BLOCK if lm.config.sampler == "block" else 1,
     )
 
 

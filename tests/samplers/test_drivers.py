@@ -193,6 +193,30 @@ def test_every_guidance_works_under_every_process(name, process):
     assert (np.asarray(done.tokens)[:, 2:] != 16).mean() > 0.5
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in FEW else pytest.param(name, marks=pytest.mark.slow)
+        for name in registry.ENTRIES
+    ],
+)
+def test_every_guidance_works_where_written_tokens_are_edited(name):
+    """Block after block, as LLaDA2.1 does it, in sub-blocks of one column."""
+    sampler = sj.sampler(
+        ToyDenoiser(),
+        sj.blocks(6, 6, 3, edits=2, ahead=False),
+        process=sj.editing_process(),
+        guidance=registry.ENTRIES[name].guidance,
+        reveal=sj.reveal.editing(sj.reveal.sub_blocks(sj.reveal.dynamic(0.9), 1), 0.3),
+    )
+    start = sj.canvas([[1, 2], [3]], 6, mask_id=16, pad_id=0, samples=2)
+    start = start.replace(cond=jnp.zeros(4, jnp.int32))
+    done, info = sj.run(sampler, toy_params(0), KEY, start)
+    assert bool(jnp.all(info.finite))
+    assert (np.asarray(done.tokens)[:, 2:] != 16).all()
+    assert not bool(jnp.any(done.open))
+
+
 def test_classifier_free_under_a_cache_keeps_a_cache_of_its_own():
     """One step a block refreshes always, so the cache must change nothing in either branch."""
     guidance, params = sj.classifier_free(1.5), model("llada").params

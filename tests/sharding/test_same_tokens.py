@@ -12,7 +12,7 @@ import sake_jax as sj
 from sake_jax import reveal
 from sake_jax.guidance.select import largest
 
-MODELS = ("llada", "dream", "mdlm", "bd3lm", "tinystories")
+MODELS = ("llada", "dream", "mdlm", "sedd", "radd", "bd3lm", "sdar", "llada2", "tinystories")
 MESHES = ((8, 1, 1), (2, 2, 2), (1, 4, 2))
 
 
@@ -72,7 +72,7 @@ def test_all_three_axes_without_the_prompt():
 @pytest.mark.parametrize("guidance", meshes.GUIDANCES)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_family_on_every_mesh(name, sizes, guidance):
-    masked = name not in ("mdlm", "bd3lm")
+    masked = meshes.load(name).config.sampler == "masked"
     cached = masked and guidance == "without the prompt"
     options = {"cache": "dual"} if cached else {}
     compare(name, sizes, meshes.GUIDANCES[guidance], **options)
@@ -105,7 +105,8 @@ def test_what_is_recorded_is_not_gathered():
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_of_every_family(name, sizes):
     alone, spread = meshes.load(name), meshes.load(name, sizes)
-    tokens = jax.random.randint(meshes.KEY, (8, 16), 0, 250)
-    expected = np.asarray(alone.logits(tokens))
-    found = np.asarray(spread.logits(tokens))
+    tokens = jax.random.randint(meshes.KEY, (8, 16), 0, min(250, alone.config.network.V))
+    sigma = np.ones(8) if alone.config.network.time_conditioning else None
+    expected = np.asarray(alone.logits(tokens, sigma=sigma))
+    found = np.asarray(spread.logits(tokens, sigma=sigma))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
