@@ -407,7 +407,7 @@ def test_a_manifest_of_another_format_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must have format 1"):
         sj.load(tmp_path / "ours")
     path.write_text("{")
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(ValueError, match="must be JSON"):
         sj.load(tmp_path / "ours")
 
 

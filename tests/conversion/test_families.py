@@ -18,9 +18,11 @@ from sake_jax.models import ModelConfig
 from sake_jax.training.objective import loss
 
 ANCESTRAL = ("mdlm", "udlm", "sedd", "sedd_uniform", "radd")
-SAMPLERS = dict.fromkeys(ANCESTRAL, "ancestral") | {"bd3lm": "block"}
+SAMPLERS = dict.fromkeys(ANCESTRAL, "ancestral") | dict.fromkeys(
+    ("bd3lm", "sdar", "llada2"), "block"
+)
 NEVER_PREDICT_THE_MASK = ("mdlm", "bd3lm", "sedd", "sedd_uniform", "radd")
-COUNT_TOKENS = ("dream", "gpt2")
+COUNT_TOKENS = ("dream", "gpt2", "sdar", "llada2")
 
 
 def facts(config: ModelConfig) -> tuple:
@@ -95,7 +97,7 @@ def test_families_that_name_no_architecture(tmp_path):
     assert open_checkpoint(GOLDENS / "sedd_uniform").config.mask_id is None
     assert open_checkpoint(GOLDENS / "radd").config.network.cond_dim == 0
     other = with_config(copied("radd", tmp_path), model={"type": "ddit_other"})
-    with pytest.raises(ValueError, match="must name one of the architectures"):
+    with pytest.raises(ValueError, match="must list one of"):
         open_checkpoint(other)
 
 
