@@ -46,6 +46,7 @@ SHOWN_ONLY = {
     "pytest": "these are the tests",
     "ruff format": "changes files",
     "tools/lint": "tests have no verdict on style; continuous integration runs it",
+    "tools/matrix": "makes environments of its own",
     ".ci/run": "runs these tests in an environment of its own",
     "sphinx-build": "has a test of its own",
     "sake-jax eval humaneval": "asks for the hub's data and an 8B model; see tests/evaluate",

@@ -31,7 +31,7 @@ from sake_jax.generation.result import Generation, Row, finished
 from sake_jax.generation.settings import describe_settings, rebuild
 from sake_jax.generation.stack import record, stack
 from sake_jax.journal import Journal, differences
-from sake_jax.models import LanguageModel
+from sake_jax.models import LanguageModel, NetworkDenoiser
 from sake_jax.progress import bar
 from sake_jax.samplers.step import Sampler
 from sake_jax.sharding import to_host
@@ -126,8 +126,7 @@ def generate(
     require(right, "sampler must be a Sampler", sampler, "make one with masked, ancestral or block")
     rule, remedy = "the sampler must be made for this model", "make it with lm"
     block = declared(sampler.denoiser, "block_size")
-    same = sampler.denoiser in (lm.denoiser, lm.denoiser.with_block(block))
-    require(same, rule, "one for another network", remedy)
+    require(_is_for(sampler, lm), rule, "one for another network", remedy)
     noisy = lm.config.mask_id is not None or sampler.process.decides
     rule, remedy = "this sampler needs a model with a mask token", "use ancestral, or set mask_id"
     require(noisy, rule, lm.config.family, remedy)
@@ -235,6 +234,14 @@ def replay(
     # Versions before 0.3 read the names of special tokens as these tokens, and did not say so.
     options = {"special_tokens": True} | saved["options"]
     return generate(lm, sampler, key=rebuild(saved["key"]), **options)
+
+
+def _is_for(sampler: Sampler, lm: LanguageModel) -> bool:
+    """Whether a sampler reads with the model's denoiser, in blocks of any size."""
+    mine, block = lm.denoiser, declared(sampler.denoiser, "block_size")
+    return sampler.denoiser == (
+        mine.with_block(block) if isinstance(mine, NetworkDenoiser) else mine
+    )
 
 
 def _as_known_to(theirs: Any, mine: Any) -> Any:

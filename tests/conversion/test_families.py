@@ -104,9 +104,9 @@ def test_families_that_name_no_architecture(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"graph": {"type": "tree"}}, "graph.type in config.json must be one of"),
+        ({"graph": {"type": "tree"}}, "type in config.json must be 'absorb' or 'uniform'"),
         ({"graph": {"type": "uniform"}}, "scale_by_sigma is for the graph 'absorb'"),
-        ({"noise": {"type": "linear"}}, "noise.type in config.json must be one of"),
+        ({"noise": {"type": "linear"}}, "type in config.json must be 'loglinear' or 'geometric'"),
     ],
 )
 def test_sedd_refuses_what_it_does_not_compute(changes, message, tmp_path):

@@ -23,7 +23,8 @@ QUERY = {
 
 def test_every_family_has_a_golden():
     of = {open_checkpoint(GOLDENS / name).config.family for name in FAMILIES}
-    assert {known.name for known in KNOWN} == of
+    without = {"fast_dllm"}  # held to Qwen2's and SDAR's instead, see test_fast_dllm.py
+    assert {known.name for known in KNOWN} == of | without
 
 
 @pytest.mark.parametrize("name", FAMILIES)
