@@ -24,8 +24,10 @@ def test_blocks_of_one_are_qwen2(tmp_path, golden):
     lm = sj.load(folder)
     assert (lm.config.family, lm.config.sampler, lm.config.mask_id) == ("fast_dllm", "block", 5)
     plain = dataclasses.replace(lm.config.network, shifted=False)
-    inputs = network_input(lm.config, jnp.asarray(g["input_ids"]))
-    close(lm.denoiser.head(lm.params, aligned_features(plain, lm.params, inputs)), g["logits"])
+    attend = jnp.asarray(g["attention_mask"], bool)
+    inputs = network_input(lm.config, jnp.asarray(g["input_ids"]), attend)
+    logits = lm.denoiser.head(lm.params, aligned_features(plain, lm.params, inputs))
+    close(logits, g["logits"], where=attend)
 
 
 def test_rows_are_those_of_sdars_network_one_column_later():
