@@ -238,10 +238,10 @@ def replay(
 
 def _is_for(sampler: Sampler, lm: LanguageModel) -> bool:
     """Whether a sampler reads with the model's denoiser, in blocks of any size."""
-    mine, block = lm.denoiser, declared(sampler.denoiser, "block_size")
-    return sampler.denoiser == (
-        mine.with_block(block) if isinstance(mine, NetworkDenoiser) else mine
-    )
+    mine = lm.denoiser
+    if isinstance(mine, NetworkDenoiser):
+        mine = mine.with_block(declared(sampler.denoiser, "block_size"))
+    return sampler.denoiser == mine
 
 
 def _as_known_to(theirs: Any, mine: Any) -> Any:
