@@ -380,7 +380,7 @@ def test_bad_input(lm):
         ("abc", {}, "put a single prompt in a list"),
         ([], {}, "at least one prompt"),
         ([[1, 999]], {}, "whole numbers from 0 to 287"),
-        (["a<mask>"], {}, "must have no mask tokens .*infill=True"),
+        (["a<mask>"], {"special_tokens": True}, "must have no mask tokens .*infill=True"),
         ([[1] * 5000], {}, r"must fit the model's context of \d+, got 5000"),
         (["a"], {"samples": 0}, "samples must be at least 1"),
         (["a"], {"names": [1, 2]}, "names must have one entry for each prompt"),
