@@ -84,6 +84,8 @@ def _rebuild(described: dict, trusted: Sequence[str]) -> Any:
     if kind == "array":
         return jnp.asarray(np.asarray(described["array"], described["dtype"]))
     if kind == "key":
+        rule, remedy = "a key in settings must be whole numbers", "was the file changed?"
+        require(_all_whole(described["key"]), rule, described["key"], remedy)
         data = jnp.asarray(described["key"], jnp.uint32)
         return jax.random.wrap_key_data(data, impl=described["impl"])
     if kind == "function":
@@ -94,6 +96,12 @@ def _rebuild(described: dict, trusted: Sequence[str]) -> Any:
     rule = f"{described['class']} must be a class of data"
     require(isinstance(cls, type) and dataclasses.is_dataclass(cls), rule, cls, "check the file")
     return cls(**{key: rebuild(part, trusted) for key, part in described["fields"].items()})
+
+
+def _all_whole(given: Any) -> bool:
+    if isinstance(given, list):
+        return all(map(_all_whole, given))
+    return isinstance(given, int)
 
 
 def _array(value: Any, name: str) -> dict:
@@ -129,7 +137,9 @@ def current_path(path: str) -> str:
     return RENAMED.get(moved, moved)
 
 
-def _find(path: str, trusted: Sequence[str]) -> Any:
+def _find(path: Any, trusted: Sequence[str]) -> Any:
+    rule, remedy = "settings must name things as 'module:name'", "was the file changed?"
+    require(isinstance(path, str), rule, path, remedy)
     path = current_path(path)
     module, _, where = path.partition(":")
     known = module.split(".")[0] == "sake_jax" or module in trusted
