@@ -35,6 +35,7 @@ def test_guidances_of_two_classes_differ():
             assert kind is its or mine != other
 
 
+@pytest.mark.slow
 def test_jit_never_takes_one_for_the_other():
     """With dataclasses as JAX registers them about 1 of 40 pairs is confused."""
     wrong = []

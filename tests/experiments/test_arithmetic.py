@@ -204,7 +204,7 @@ def test_the_model_is_trained_on_series_alone():
         assert bool(series.is_series(jnp.asarray(numbers + series.FIRST_ID))[0])
 
 
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("tied", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_trained_once_and_kept_in_the_users_cache(tied, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     sizes = {"width": 8, "layers": 1, "heads": 2, "tied": tied}

@@ -12,6 +12,7 @@ import sake_jax as sj
 from sake_jax.noise_levels import unmask_chance
 from sake_jax.samplers import advance, begin
 from sake_jax.samplers.reveal import Coin
+from tiers import few_quick
 
 KEY, MASK = jax.random.key(0), 60
 NOISES = {"loglinear": sj.LogLinear(), "geometric": sj.Geometric(1e-4, 20.0)}
@@ -103,7 +104,7 @@ def test_rates_are_the_references(name, step, golden):
     np.testing.assert_allclose(ours, g[f"{name}/{step}/update_rate"], rtol=2e-3)
 
 
-@pytest.mark.parametrize("case", DIRECT)
+@pytest.mark.parametrize("case", few_quick(DIRECT, 2))
 def test_direct_sampling(case, golden):
     run, lm = Replay(golden, case), model("radd")
     noise = [run.spread(s == MASK, d) for s, d in zip(run.states, run.draws(), strict=False)]
@@ -122,7 +123,7 @@ def test_direct_sampling(case, golden):
     run.holds(sampler, lm.params)
 
 
-@pytest.mark.parametrize("case", FILTERED)
+@pytest.mark.parametrize("case", few_quick(FILTERED, 1))
 def test_filters_as_the_reference_has_them(case, golden):
     """Its top-p and top-k see the mask token, which may be drawn: `draws_mask=True`."""
     run, lm = Replay(golden, case), model("radd")
@@ -153,7 +154,7 @@ def test_filters_as_the_reference_has_them(case, golden):
     run.holds(sampler, lm.params)
 
 
-@pytest.mark.parametrize("case", ORDERED)
+@pytest.mark.parametrize("case", few_quick(ORDERED, 1))
 def test_orders(case, golden):
     run, lm = Replay(golden, case), model("radd")
     order, strategy = run.about["order"], run.about["strategy"]
