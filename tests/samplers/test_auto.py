@@ -33,7 +33,7 @@ def test_blocks_steps_and_another_kind():
     assert odd.plan == sj.masked(lm, length=8, block=4, steps=4, cache="dual").plan
     other = sj.sampler_for(lm, length=8, kind="ancestral", steps=3)
     assert other.plan == sj.ancestral(lm, length=8, steps=3).plan
-    with pytest.raises(ValueError, match="block is for masked decoding"):
+    with pytest.raises(ValueError, match="block is for masked or block decoding"):
         sj.sampler_for(lm, length=8, kind="ancestral", block=4)
     with pytest.raises(ValueError, match="cache is for masked or block decoding"):
         sj.sampler_for(lm, length=8, kind="ancestral", cache="dual")
