@@ -153,7 +153,7 @@ def test_a_stop_string_ends_a_text():
             ["x", "--sampler", "ancestral", "--cache", "dual"],
             "cache is for masked or block decoding",
         ),
-        (["x", "--sampler", "ancestral", "--block", "8"], "block is for masked decoding"),
+        (["x", "--sampler", "ancestral", "--block", "8"], "block is for masked or block decoding"),
         (["x", "--sampler", "block"], "block needs a model of block diffusion"),
         (["x", "--compare", "--judge", "tinystories"], "must be a causal model"),
         (["x", "--mesh", "8"], "mesh must name axes"),
@@ -202,7 +202,7 @@ def test_families_have_their_own_samplers():
     assert request(length=2 * size).build(lm).plan == sj.block(lm, length=2 * size).plan
     stepwise = request(length=2 * size, steps=4).build(lm)
     assert stepwise.plan.steps == 4
-    with pytest.raises(ValueError, match="block is for masked decoding"):
+    with pytest.raises(ValueError, match="block is for masked or block decoding"):
         request(block=4).build(lm)
 
 
