@@ -32,7 +32,18 @@ def test_docstring_examples(name):
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+LONG = ("converting", "gaussian")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.slow, id=path.stem)
+        if path.stem in LONG
+        else pytest.param(path, id=path.stem)
+        for path in NOTEBOOKS
+    ],
+)
 def test_notebooks(path, tmp_path):
     environment = os.environ | {"MPLBACKEND": "Agg", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(

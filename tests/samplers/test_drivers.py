@@ -179,7 +179,7 @@ PROCESSES = {
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in FEW else pytest.param(name, marks=pytest.mark.slow)
+        name if name == "chain" else pytest.param(name, marks=pytest.mark.slow)
         for name in registry.ENTRIES
     ],
 )

@@ -14,11 +14,13 @@ import sake_jax as sj
 MASK, EOS = 155, 150
 KEY = jax.random.key(3)
 QUICK = {
-    "sampler_llada2": ["low_threshold", "no_full_prompt_block", "temperature_topk_topp"],
-    "sampler_llada21": ["editing_prompt_remainder", "temperature_editing"],
+    "sampler_llada2": ["no_full_prompt_block"],
+    "sampler_llada21": ["temperature_editing"],
 }
 SLOW = {
     "sampler_llada2": [
+        "low_threshold",
+        "temperature_topk_topp",
         "default_threshold",
         "eos_block_break",
         "eos_early_stop",
@@ -26,7 +28,14 @@ SLOW = {
         "temperature_1",
         "two_steps",
     ],
-    "sampler_llada21": ["default", "editing", "eos_early_stop", "no_post_steps", "transfer_two"],
+    "sampler_llada21": [
+        "default",
+        "editing",
+        "editing_prompt_remainder",
+        "eos_early_stop",
+        "no_post_steps",
+        "transfer_two",
+    ],
 }
 CASES = [
     pytest.param(file, case, marks=pytest.mark.slow if cases is SLOW else ())

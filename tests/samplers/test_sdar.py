@@ -15,13 +15,10 @@ RULES = {
     "low_confidence_dynamic": lambda args: sj.reveal.dynamic(args["confidence_threshold"]),
     "sequential": lambda args: sj.reveal.leftmost,
 }
-QUICK = [
-    "corrected_prompt_remainder_two_steps",
-    "dynamic_no_prefill",
+QUICK = ["corrected_prompt_remainder_two_steps", "dynamic_no_prefill"]
+SLOW = [
     "sequential",
     "static_uneven",
-]
-SLOW = [
     "dynamic_fallback",
     "dynamic_threshold",
     "static_prompt_remainder",
