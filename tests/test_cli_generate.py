@@ -202,8 +202,7 @@ def test_families_have_their_own_samplers():
     assert request(length=2 * size).build(lm).plan == sj.block(lm, length=2 * size).plan
     stepwise = request(length=2 * size, steps=4).build(lm)
     assert stepwise.plan.steps == 4
-    with pytest.raises(ValueError, match="block is for masked or block decoding"):
-        request(block=4).build(lm)
+    assert request(length=8, block=2).build(lm).plan.width == 2
 
 
 def test_chats_use_the_models_template(lm):
