@@ -88,7 +88,7 @@ class NetworkDenoiser(Node):
 
     def with_block(self, size: int) -> "NetworkDenoiser":
         """The same in blocks of another size, which no parameter depends on."""
-        return self.replace(config=dataclasses.replace(self.config, block_size=size))
+        return type(self)(dataclasses.replace(self.config, block_size=size))
 
     def prepare(self, params: Params) -> Params:
         """The parameters as a loop over `read` wants them."""

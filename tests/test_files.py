@@ -38,6 +38,8 @@ ALLOWED = {
     # New files in a folder that counts for nothing before its last file, or its name, is there.
     "conversion/exporter.py": {"touch", "save_file"},
     "conversion/checkpoint.py": {"save_pretrained"},
+    # To the process that started it, through a pipe.
+    "sake_jax/chat_process.py": {"dump"},
     # Inside the sandbox: a place to mount a device on.
     "sake_jax/evaluate/sandbox/contained/house.py": {"open"},
 }
