@@ -45,8 +45,8 @@ class Asked:
     def __init__(self):
         self.calls = []
 
-    def __call__(self, lm, request, prompt, samples, seed):
-        self.calls.append((request, prompt, samples, seed))
+    def __call__(self, lm, request, prompt, samples, options):
+        self.calls.append((request, prompt, samples, options.seed))
         return self
 
     def to_html(self, *others, names):
