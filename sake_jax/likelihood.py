@@ -25,10 +25,8 @@ from jax import Array
 
 from sake_jax.checks import number, require
 from sake_jax.losses import (
-    absorb_exactly,
     masked_terms,
     per_column,
-    scatter,
     score_entropy,
     spread,
     surprise,
@@ -44,15 +42,12 @@ from sake_jax.models import (
     noise_level,
 )
 from sake_jax.models.language import in_chunks
-from sake_jax.node import Node
+from sake_jax.noisy_texts import Texts, absorbed, scattered
 from sake_jax.sharding import to_host
-from sake_jax.typing import Key, Leaf, Number, Params, PerPosition, PerRow
+from sake_jax.typing import Key, Number, Params, PerPosition, PerRow
 
 TokenLists = Sequence[Sequence[int] | np.ndarray] | np.ndarray
 """Token ids of texts, which may have different lengths."""
-
-NO_COLUMN = 2**32 - 1
-"""Keys of columns are folded from smaller numbers."""
 
 
 class Estimate(NamedTuple):
@@ -185,26 +180,6 @@ def _in_order(config: ModelConfig, params: Params, inputs: NetworkInput, order: 
     return jax.lax.scan(log_p, start, jnp.arange(order.size))[0]
 
 
-class Texts(Node):
-    """Texts padded on the right, where padding moves no position."""
-
-    inputs: NetworkInput
-    open: Leaf
-    """(B, L) the tokens that are scored, and so noised."""
-    seed: Leaf
-    """(B,) a number made of the text, for its own random draws."""
-
-
-class Noisy(NamedTuple):
-    """One draw of the noise for each text."""
-
-    tokens: Array
-    time: PerPosition
-    level: PerRow
-    """The time that a network conditioned on noise is told."""
-    weight: PerRow
-
-
 def _texts(lm: LanguageModel, prompts: TokenLists, answers: TokenLists) -> Texts:
     c = lm.config
     rule = "likelihood bounds are for diffusion models"
@@ -286,7 +261,7 @@ def _diffusion(
     own = jax.vmap(jax.random.fold_in, (None, 0))(key, texts.seed)
     first, later = jnp.moveaxis(jax.vmap(jax.random.split)(own), 1, 0)
     starts = per_column(jax.random.uniform, first, texts.open.shape[1])
-    draw = _scattered if mask_id is None else _absorbed
+    draw = scattered if mask_id is None else absorbed
     keys = jax.vmap(jax.random.fold_in)(later, index)
     noisy = draw(config, texts, keys, spread(starts, index[:, None], draws))
     clean = texts.inputs.tokens if config.network.block_size else None
@@ -343,33 +318,3 @@ def _total(config, params, open, width, terms, features, *columns) -> PerRow:
     head = functools.partial(NetworkDenoiser(config.network).head, params)
     losses = in_chunks(lambda rows, *columns: terms(head(rows), *columns), rows, *columns)
     return jnp.sum(jnp.where(open, losses, 0), axis=1)
-
-
-def _absorbed(config: ModelConfig, texts: Texts, keys: Key, u: PerPosition) -> Noisy:
-    """Masks ⌊un⌋ + 1 of the n open tokens of each block, u the one of its first column."""
-    assert config.mask_id is not None
-    columns = jnp.arange(texts.open.shape[1])
-    size = config.network.block_size or columns.size
-    block = columns // size
-    counted = texts.open.astype(jnp.int32)
-    n = jnp.zeros_like(counted).at[:, block].add(counted)[:, block]
-    wide = n.astype(u.dtype)
-    count = jnp.minimum(jnp.floor(u[:, block * size] * wide).astype(n.dtype) + 1, n)
-    tokens = absorb_exactly(keys, texts.inputs.tokens, texts.open, count, block, config.mask_id)
-    time = count.astype(u.dtype) / jnp.maximum(wide, 1)
-    level = time[:, 0]
-    if config.network.time_conditioning:
-        # The times at which just k of n tokens are masked, weighed by 1/t as in the first form.
-        again = jax.vmap(jax.random.fold_in, (0, None))(keys, NO_COLUMN)
-        fewer = (n - count + 1)[:, 0].astype(u.dtype)
-        level = jax.vmap(jax.random.beta)(again, count[:, 0].astype(u.dtype), fewer)
-    return Noisy(tokens, time, level, jnp.ones_like(level))
-
-
-def _scattered(config: ModelConfig, texts: Texts, keys: Key, u: PerPosition) -> Noisy:
-    """Uniform noise at t = u², weighed by dt/du = 2u: its losses, too, grow like 1/t near 0."""
-    u = jnp.clip(u[:, :1], 1e-3, 1 - 1e-4)
-    time = jnp.square(u)
-    tokens = scatter(keys, texts.inputs.tokens, texts.open, time, config.network.V)
-    columns = jnp.broadcast_to(time, tokens.shape)
-    return Noisy(tokens, columns, time[:, 0], 2 * u[:, 0])

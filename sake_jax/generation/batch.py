@@ -11,7 +11,7 @@ from sake_jax.generation.ending import TextEnd
 from sake_jax.generation.prompts import Batch
 from sake_jax.generation.result import Row
 from sake_jax.samplers.loop import RunProgress, advance_until, begin_progress
-from sake_jax.samplers.step import Sampler
+from sake_jax.samplers.sampler import Sampler
 from sake_jax.sharding import mesh_of, spans_processes, to_host
 from sake_jax.typing import Params
 from sake_jax.view import Canvas

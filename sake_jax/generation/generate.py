@@ -33,7 +33,7 @@ from sake_jax.generation.stack import record, stack
 from sake_jax.journal import Journal, differences
 from sake_jax.models import LanguageModel, NetworkDenoiser
 from sake_jax.progress import bar
-from sake_jax.samplers.step import Sampler
+from sake_jax.samplers.sampler import Sampler
 from sake_jax.sharding import to_host
 from sake_jax.typing import Key, Params
 from sake_jax.view import Canvas

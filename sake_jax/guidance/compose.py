@@ -166,24 +166,25 @@ def guide(guidance: Guidance, state: GuidanceState, ctx: Context) -> Guided:
     >>> guided.logits.shape  # rows, window, vocabulary
     (4, 6, 17)
     """
-    parts = guidance.parts if isinstance(guidance, Chain) else (guidance,)
-    single = not isinstance(guidance, Chain)
-    whole, before = Chain(parts), (state,) if single else state
-    pushed, before = whole.push(before, ctx)
+    if isinstance(guidance, Chain):
+        return _guide(guidance, state, ctx)
+    guided = _guide(Chain((guidance,)), (state,), ctx)
+    return guided.replace(psi=guided.psi[0], state=guided.state[0])
+
+
+def _guide(guidance: Chain, state: tuple, ctx: Context) -> Guided:
+    pushed, state = guidance.push(state, ctx)
     open_rows = ctx.open[..., None]
     pushed = jax.tree.map(lambda rows: jnp.where(open_rows, rows, 0), pushed)
-    count = _foldable(whole, ctx)
+    count = _foldable(guidance, ctx)
     rows = ctx.rows
     for extra in jax.tree.leaves(pushed[:count]):
         rows = rows + extra.astype(rows.dtype)
     base, psi = project(ctx, rows, pushed[count:])
     base = ctx.clean(base)
-    logits, after, reports = Chain(parts[count:]).apply(base, psi, before[count:], ctx)
+    logits, after, reports = Chain(guidance.parts[count:]).apply(base, psi, state[count:], ctx)
     logits = jnp.where(open_rows, logits, base)
-    psi, after = pushed[:count] + psi, before[:count] + after
-    if single:
-        psi, after = psi[0], after[0]
-    return Guided(base, logits, psi, after, reports)
+    return Guided(base, logits, pushed[:count] + psi, state[:count] + after, reports)
 
 
 def last_word(guidance: Guidance, guided: Guided, log_q: Logits, ctx: Context) -> Logits:

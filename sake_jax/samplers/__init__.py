@@ -26,8 +26,8 @@ from sake_jax.samplers.presets import ancestral as ancestral
 from sake_jax.samplers.presets import block as block
 from sake_jax.samplers.presets import masked as masked
 from sake_jax.samplers.request import Request as Request
+from sake_jax.samplers.sampler import Sampler as Sampler
+from sake_jax.samplers.sampler import sampler as sampler
 from sake_jax.samplers.step import RunState as RunState
-from sake_jax.samplers.step import Sampler as Sampler
-from sake_jax.samplers.step import sampler as sampler
 from sake_jax.samplers.step import step as step
 from sake_jax.samplers.stop import end_tokens as end_tokens

@@ -6,7 +6,7 @@ from typing import Any
 from sake_jax.checks import one_of, require
 from sake_jax.models import LanguageModel
 from sake_jax.samplers.presets import ancestral, block, masked
-from sake_jax.samplers.step import Sampler
+from sake_jax.samplers.sampler import Sampler
 
 PRESETS = {"masked": masked, "ancestral": ancestral, "block": block}
 KINDS = ("auto", *PRESETS)

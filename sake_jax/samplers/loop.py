@@ -17,7 +17,8 @@ from sake_jax.core import declared
 from sake_jax.info import Info
 from sake_jax.node import Node
 from sake_jax.samplers.noise import first_tokens
-from sake_jax.samplers.step import LastRead, RunState, Sampler, context, step
+from sake_jax.samplers.sampler import Sampler
+from sake_jax.samplers.step import LastRead, RunState, context, step
 from sake_jax.samplers.stop import Stop
 from sake_jax.sharding import HIDDEN, constrain, constrain_rows
 from sake_jax.typing import Key, Leaf, Params

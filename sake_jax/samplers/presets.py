@@ -15,8 +15,8 @@ from sake_jax.samplers.processes import absorbing, editing_process, identity_pro
 from sake_jax.samplers.reveal import confidence as most_confident
 from sake_jax.samplers.reveal import editing, late
 from sake_jax.samplers.reveal import random as in_random_order
+from sake_jax.samplers.sampler import Sampler, sampler
 from sake_jax.samplers.scores import concrete_score
-from sake_jax.samplers.step import Sampler, sampler
 from sake_jax.typing import Number
 
 ENDS = ("free", "late", "never")

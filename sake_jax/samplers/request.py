@@ -10,7 +10,7 @@ from sake_jax.checks import one_of, require
 from sake_jax.core import Guidance
 from sake_jax.models import LanguageModel
 from sake_jax.samplers.auto import KINDS, sampler_for
-from sake_jax.samplers.step import Sampler
+from sake_jax.samplers.sampler import Sampler
 
 GUIDANCES = ("none", "sake", "spread", "paper", "cfg")
 
