@@ -3,9 +3,10 @@
 import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Compiling is most of what these tests do: code that is made quickly, not quick code.
-FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-os.environ.setdefault("XLA_FLAGS", FLAGS)
+
+from compiling import flags
+
+os.environ.setdefault("XLA_FLAGS", flags(devices=8))
 
 from jaxtyping import install_import_hook
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from compiling import QUICKLY
+
 HERE = Path(__file__).parent
 STRIDES = {"train": 5}
 """Every that many operations; every one where nothing is said."""
-FLAGS = "--xla_backend_optimization_level=0"
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_no_kill_loses_anything_or_ends_the_way(job, library, tmp_path):
     """Every run that was killed goes on and ends with what an uninterrupted one has made."""
     path = os.pathsep.join(map(str, (HERE, HERE.parent, HERE.parent / "evaluate")))
     environment = os.environ | {"LD_PRELOAD": str(library), "PYTHONPATH": path}
-    environment |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS}
+    environment |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": QUICKLY}
     # Compiled once, beside the folder that is watched.
     environment |= {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")}
     environment |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}

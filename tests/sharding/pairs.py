@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from compiling import flags
+
 HERE = Path(__file__).parent
 COUNT = 2
 PATIENCE = 600
@@ -24,9 +26,8 @@ def free_port() -> int:
 
 def environment(number: int | None, port: int, devices: int = 4) -> dict[str, str]:
     """Of process `number`, or of one that is alone if it is None."""
-    flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
     path = os.pathsep.join([str(HERE.parent), str(HERE)])
-    found = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": path}
+    found = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags(devices), "PYTHONPATH": path}
     found |= {"PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
     if number is None:
         return found
