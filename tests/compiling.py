@@ -1,4 +1,4 @@
-"""Compiling is most of what the tests do: XLA is asked for code made quickly, not for quick code."""
+"""Compiling is most of what the tests do: XLA is asked for code made quickly, not quick code."""
 
 import importlib.metadata
 

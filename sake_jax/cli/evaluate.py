@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-TASKS = ("humaneval", "mbpp", "gsm8k", "story", "brainstorm")
+PUZZLES = ("countdown-3", "countdown-4", "products")
+"""Made by code, and for the models of the same names."""
+TASKS = ("humaneval", "mbpp", "gsm8k", "story", "brainstorm", *PUZZLES)
 OWN = sj.Request(temperature=0.2)
 """Where no row of the paper's tables is named."""
 EVAL = """Examples:
@@ -36,6 +38,8 @@ EVAL = """Examples:
 sake-jax eval humaneval --preset sake-0.2 --samples 32 --k 1,2,8,16,32 --out runs/sake-0.2
 
 sake-jax eval gsm8k --data test.jsonl --examples train.jsonl --samples 5 --k 1,5 --temperature 0.2
+
+sake-jax eval countdown-3 --samples 32 --k 1,8,32 --temperature 0.7 --batch 256
 
 sake-jax eval story --data prompts.txt --model tinystories --length 64 --judge tinystories-causal
 """
@@ -48,9 +52,7 @@ SEARCH = """Example:
 sake-jax search humaneval --model path/to/llada --k 32 --length 256 --out runs/search
 """
 
-TaskName = Annotated[
-    str, typer.Argument(help="'humaneval', 'mbpp', 'gsm8k', 'story', 'brainstorm'.")
-]
+TaskName = Annotated[str, typer.Argument(help=f"One of {', '.join(TASKS)}.")]
 Data = Annotated[
     Path | None, typer.Option(help="The problems: a JSON Lines file; from the hub by default.")
 ]
@@ -83,7 +85,10 @@ def evaluate(
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="As in generate; the preset's, or 'tinystories', by default.")
+        str | None,
+        typer.Option(
+            help="As in generate; by default the puzzle's own, the preset's, or 'tinystories'."
+        ),
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Answers to each problem.")] = 1,
     k: Ks = "1",
@@ -106,22 +111,25 @@ def evaluate(
 
     Samples go to results.jsonl as they are drawn; a stopped run goes on with the same command.
     Programs that the model wrote run contained, without network, files, or much of anything.
-    Without --preset there is no guidance, the temperature is 0.2 and the length 64.
+    Without --preset there is no guidance, the temperature is 0.2 and the length 64, or the
+    puzzle's.
     """
     from sake_jax.evaluate import presets
     from sake_jax.evaluate.run import run as run_task
 
     row = presets.preset(preset) if preset else presets.Preset("", OWN, RunOptions.model)
-    request = dataclasses.replace(row.request, **changed)
-    guided, remedy = request.guidance != "none", "name one with --guidance"
-    strength = changed.get("strength")
-    require(guided or strength is None, "--strength is for guidances", strength, remedy)
     part, ks = _shard(shard), parse_numbers("--k", k)
     require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
     run.connect()
     chosen = _task(task, data, examples, limit, _execute(seconds, unsafe))
+    own = {} if chosen.length is None else {"length": chosen.length}
+    request = dataclasses.replace(row.request, **own | changed)
+    guided, remedy = request.guidance != "none", "name one with --guidance"
+    strength = changed.get("strength")
+    require(guided or strength is None, "--strength is for guidances", strength, remedy)
     folder = out or Path("runs") / task
-    run = dataclasses.replace(run, model=model or row.model)
+    usual = task if task in PUZZLES else row.model
+    run = dataclasses.replace(run, model=model or usual)
     configuration = {"task": task, "model": run.model, "samples": samples, "seed": run.seed}
     configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
     if is_leader():
@@ -216,9 +224,13 @@ def _task(
     name: str, data: Path | None, examples: Path | None, limit: int | None, run: Any
 ) -> "Task":
     """The task of that name; refuses here rather than after the first answers."""
-    from sake_jax.evaluate import gsm8k, humaneval, mbpp, open_ended
+    from sake_jax.evaluate import gsm8k, humaneval, mbpp, open_ended, puzzle
 
     one_of("TASK", name, TASKS)
+    if name in PUZZLES:
+        for option, given in (("--data", data), ("--examples", examples)):
+            require(given is None, f"{name} is made by code", f"{option} {given}", "leave it out")
+        return puzzle(name, limit=limit)
     if name in ("story", "brainstorm"):
         require(data is not None, f"{name} needs prompts", "none", "give a file with --data")
         require(examples is None, "--examples is for mbpp and gsm8k", name, "leave it out")

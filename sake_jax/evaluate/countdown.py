@@ -27,6 +27,8 @@ SPLITS = ("train", "development", "test")
 HELD_OUT = 16
 """Of that many problems one is for development, and one for the test."""
 STEP_WORDS = 4
+NO_ANSWER = "[invalid]"
+"""What a text that is no answer votes for: nothing."""
 LEAST_GAMES = 4096
 """Played at once: enough that a split without a single one of them is taken to be empty."""
 
@@ -98,6 +100,23 @@ class Countdown:
             rule = f"the {split} split must have {count} problems"
             require(len(chosen) > before, rule, len(chosen), "ask for fewer, or raise largest")
         raise AssertionError("unreachable")
+
+    @property
+    def answer_words(self) -> int:
+        """Four for each step."""
+        return STEP_WORDS * (self.numbers - 1)
+
+    def questions(self, split: str, count: int, seed: int = 0) -> list[str]:
+        """Different prompts of a split."""
+        return [self.prompt(*problem) for problem in self.problems(split, count, seed)]
+
+    def check(self, prompt: str, answer: str) -> tuple[str, str]:
+        """What is wrong with an answer, "" if nothing is, and the answer up to commutation."""
+        fault = self.fault(*self.read_prompt(prompt), answer)
+        try:
+            return fault, canonical(answer)
+        except ValueError:
+            return fault, NO_ANSWER
 
     def fault(self, numbers: Sequence[int], target: int, answer: str) -> str:
         """What is wrong with an answer, in a few words; empty if it is right.

@@ -55,6 +55,8 @@ class Task:
     rules: tuple[str, ...]
     """By which answers are right or wrong; none for questions without right answers."""
     judge: Judge
+    length: int | None = None
+    """Tokens of an answer, where all have as many."""
 
     def __post_init__(self):
         names = collections.Counter(problem.name for problem in self.problems)

@@ -18,7 +18,10 @@ import numpy as np
 from sake_jax.checks import require
 from sake_jax.training.recipe import PairsData, Training
 
-SOURCES = {"countdown": "sake_jax.evaluate.countdown:Countdown"}
+SOURCES = {
+    "countdown": "sake_jax.evaluate.countdown:Countdown",
+    "products": "sake_jax.evaluate.products:Products",
+}
 """Where the problems are that have a name."""
 END, MASK = "<|endoftext|>", "<|mask|>"
 HELD_OUT = 256

@@ -144,7 +144,7 @@ def test_problems_of_your_own(tmp_path):
 @pytest.mark.parametrize(
     ("problems", "options", "message"),
     [
-        ("sudoku", {}, "must be one of countdown, or 'package.module:Class'"),
+        ("sudoku", {}, "must be one of countdown, products, or 'package.module:Class'"),
         ("no.such:Thing", {}, "No module named"),
         ("sake_jax.evaluate.countdown:Chess", {}, "has no attribute"),
         ("countdown", {"digits": 3}, "unexpected keyword argument"),
@@ -166,7 +166,7 @@ def test_a_context_that_is_too_short_is_refused(recipe, tmp_path):
         Trainer(read(path), tmp_path / "run")
 
 
-@pytest.mark.parametrize("name", ["countdown-3", "countdown-4"])
+@pytest.mark.parametrize("name", ["countdown-3", "countdown-4", "products"])
 def test_recipes_in_the_box_make_models_of_one_to_three_million_parameters(name):
     recipe = read(recipes()[name])
     words = pairs.make_source(recipe.data).words
