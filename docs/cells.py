@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 INTERVAL = re.compile(r"([-+]?[\d.,]+) (\([-+]?[\d.,]+ to [-+]?[\d.,]+\))")
 SHORT = 24
 """Letters of a cell that stays on one line, in tables with intervals."""
-LONG = 120
+LONG = 60
 """Letters of a cell that is a text: it has some width, and its table scrolls, on a phone too."""
 
 

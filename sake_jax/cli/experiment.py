@@ -18,6 +18,8 @@ app = typer.Typer()
 
 EXAMPLES = """Examples:
 
+sake-jax experiment solve --tasks countdown-3
+
 sake-jax experiment gaussian --quick
 
 sake-jax experiment story --judge smollm2 --seeds 10
@@ -57,6 +59,9 @@ def experiment(
     prompts: Annotated[
         str | None, typer.Option(help="A file with a prompt on each line, for story, brainstorm.")
     ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Puzzles with commas, for solve: 'countdown-3,products'.")
+    ] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Texts of each prompt.")] = None,
     length: Annotated[int | None, typer.Option(min=1, help="Tokens of a text.")] = None,
 ) -> None:
@@ -67,7 +72,7 @@ def experiment(
     known = experiments()
     chosen = known[one_of("NAME", name, known)]
     own = {"model": model, "judge": judge, "prompts": prompts}
-    own |= {"samples": samples, "length": length}
+    own |= {"tasks": tasks, "samples": samples, "length": length}
     given = {option: value for option, value in own.items() if value is not None}
     for option in given:
         having = [each for each, made in known.items() if _has(made, option)]

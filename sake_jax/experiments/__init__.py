@@ -17,7 +17,7 @@ from sake_jax.checks import one_of
 if TYPE_CHECKING:
     from sake_jax.experiments.study import Study
 
-EXPERIMENTS = ("gaussian", "arithmetic", "story", "brainstorm", "sensitivity", "entropy")
+EXPERIMENTS = ("solve", "gaussian", "arithmetic", "story", "brainstorm", "sensitivity", "entropy")
 
 
 def load_experiment(name: str) -> "Callable[..., Study]":
