@@ -72,4 +72,4 @@ def test_readme_names_the_commands_that_ci_runs():
     readme = (ROOT / "README.md").read_text()
     assert "\npytest -n auto\n" in readme
     assert "pytest -m slow" in readme
-    assert "\npytest -n auto\n" in (ROOT / ".ci/run").read_text()
+    assert "\ntools/offline pytest -n auto\n" in (ROOT / ".ci/run").read_text()
