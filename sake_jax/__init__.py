@@ -61,13 +61,16 @@ from sake_jax.samplers import blocks as blocks
 from sake_jax.samplers import descent as descent
 from sake_jax.samplers import end_tokens as end_tokens
 from sake_jax.samplers import masked as masked
+from sake_jax.samplers import perturbed as perturbed
 from sake_jax.samplers import reveal as reveal
 from sake_jax.samplers import run as run
+from sake_jax.samplers import run_selected as run_selected
 from sake_jax.samplers import run_until as run_until
 from sake_jax.samplers import sampler as sampler
 from sake_jax.samplers import sampler_for as sampler_for
 from sake_jax.samplers import still as still
 from sake_jax.samplers import stream as stream
+from sake_jax.samplers import systematic as systematic
 from sake_jax.samplers.processes import absorbing as absorbing
 from sake_jax.samplers.processes import editing_process as editing_process
 from sake_jax.samplers.processes import identity_process as identity_process

@@ -37,6 +37,7 @@ from sake_jax.guidance.pooled import dpp as dpp
 from sake_jax.guidance.pooled import odd as odd
 from sake_jax.guidance.pooled import orthogonal as orthogonal
 from sake_jax.guidance.pooled import pooled as pooled
+from sake_jax.guidance.pooled import vendi as vendi
 from sake_jax.guidance.sake import paper_sake as paper_sake
 from sake_jax.guidance.sake import sake as sake
 from sake_jax.guidance.shaping import forbid as forbid

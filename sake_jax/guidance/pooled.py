@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from sake_jax.checks import number, one_of, require, whole
 from sake_jax.core import Context, Guidance
+from sake_jax.guidance.objectives import spectral_entropy
 from sake_jax.guidance.pooling import FEATURES, POOLS, Pool, Pooling, unit
 from sake_jax.schedules import linear
 from sake_jax.typing import Leaf, Logits, Number
@@ -120,6 +121,19 @@ def orthogonal(vectors: Float[Array, "M F"], quality: Float[Array, "M"]) -> Floa
     return jnp.sum(gains[1:])
 
 
+def vendi(vectors: Float[Array, "M F"], quality: Float[Array, "M"]) -> Float[Array, ""]:
+    """The entropy of the spectrum of V Vᵀ/M: the logarithm of the Vendi score of the samples, an
+    effective number of different ones. Quality does not enter.
+
+    >>> apart, alike = jnp.eye(2), jnp.ones((2, 2)) / jnp.sqrt(2)
+    >>> sure = jnp.ones(2)
+    >>> round(float(jnp.exp(vendi(apart, sure))), 3), round(float(jnp.exp(vendi(alike, sure))), 3)
+    (2.0, 1.0)
+    """
+    alike = jnp.matmul(vectors, vectors.T, precision=jax.lax.Precision.HIGHEST)
+    return spectral_entropy(alike / vectors.shape[0])
+
+
 @dataclasses.dataclass(frozen=True)
 class Determinantal:
     """log det(L + εI) - log det(L + I + εI), L = V Vᵀ ∘ (1 + quality q qᵀ); see `dpp`."""
@@ -162,8 +176,8 @@ def pooled(
 
     Args:
       objective: a plain function `(vectors (M, F), quality (M,)) -> scalar`, larger is more
-        diverse. Vectors have length one; quality is the mean probability of the likeliest token
-        over a sample's open positions.
+        diverse, such as `orthogonal` and `vendi` of `sj.guidance`. Vectors have length one;
+        quality is the mean probability of the likeliest token over a sample's open positions.
       strength: γ, the Euclidean norm of the largest move of a position's logits.
       features: "probabilities" over the vocabulary, or "embeddings": the same times the input
         table.

@@ -56,6 +56,11 @@ MISTAKES = {
     "objective must be a function, got 'far'": lambda: sj.guidance.pooled("far"),
     "capped must get a Guidance": lambda: sj.capped(0.5, 0.1),
     "nats must be above 0": lambda: sj.capped(sj.odd(), 0.0),
+    "by must be a function (logits, drawn)": lambda: sj.reveal.tempered(1.0, by="margin"),
+    "by must be a function (logits, drawn) -> scores, got 2": lambda: sj.reveal.apart(1.0, by=2),
+    "a reveal rule must be a function (logits, drawn, view, key) -> kept, got 'confid": (
+        lambda: sj.reveal.stratified("confidence")
+    ),
     "chain must have at least one guidance": lambda: sj.chain(),
     "every part of a chain must be a Guidance": lambda: sj.chain(sj.top_p(0.9), 0.7),
     "temperature must be at least 0": lambda: sj.temperature(-0.1),
