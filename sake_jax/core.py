@@ -74,6 +74,7 @@ OPTIONAL: dict[str, Any] = {
     "empty_cache": None,
     "prepare": None,
     "reads_time": False,
+    "reads_perturbation": False,
     "block_size": 0,
 }
 """What a denoiser may declare beyond the protocol, and what holds where it does not:
@@ -82,6 +83,7 @@ OPTIONAL: dict[str, Any] = {
   only plans without a cache.
 - `prepare(params)`: the parameters as a loop over `read` wants them.
 - `reads_time`: whether `read` looks at `view.time`.
+- `reads_perturbation`: whether `read` adds `view.perturbation` to the embeddings of the tokens.
 - `block_size`: block diffusion: columns see their own block and those before; 0: they see all.
 """
 

@@ -102,6 +102,8 @@ class View(Node):
     may not, or there is no end to it."""
     reread: Reread | None = None
     """What a read with a cache recomputes; None: the window."""
+    perturbation: Leaf = None
+    """(B, L, D) what is added to the embeddings of the tokens; None: nothing. See `perturbed`."""
     width: int = struct.field(pytree_node=False, default=0)
     """W, the columns of the window."""
 

@@ -33,6 +33,7 @@ from sake_jax.generation.stack import record, stack
 from sake_jax.journal import Journal, differences
 from sake_jax.models import LanguageModel, NetworkDenoiser
 from sake_jax.progress import bar
+from sake_jax.samplers.perturbed import Perturbed
 from sake_jax.samplers.sampler import Sampler
 from sake_jax.sharding import to_host
 from sake_jax.typing import Key, Params
@@ -238,10 +239,12 @@ def replay(
 
 def _is_for(sampler: Sampler, lm: LanguageModel) -> bool:
     """Whether a sampler reads with the model's denoiser, in blocks of any size."""
-    mine = lm.denoiser
+    mine, theirs = lm.denoiser, sampler.denoiser
+    if isinstance(theirs, Perturbed):
+        theirs = theirs.inner
     if isinstance(mine, NetworkDenoiser):
-        mine = mine.with_block(declared(sampler.denoiser, "block_size"))
-    return sampler.denoiser == mine
+        mine = mine.with_block(declared(theirs, "block_size"))
+    return theirs == mine
 
 
 def _as_known_to(theirs: Any, mine: Any) -> Any:

@@ -18,8 +18,12 @@ from sake_jax.samplers.loop import begin as begin
 from sake_jax.samplers.loop import run as run
 from sake_jax.samplers.loop import run_until as run_until
 from sake_jax.samplers.loop import stream as stream
+from sake_jax.samplers.noise import Systematic as Systematic
 from sake_jax.samplers.noise import gumbel as gumbel
 from sake_jax.samplers.noise import still as still
+from sake_jax.samplers.noise import systematic as systematic
+from sake_jax.samplers.perturbed import Perturbed as Perturbed
+from sake_jax.samplers.perturbed import perturbed as perturbed
 from sake_jax.samplers.plans import blocks as blocks
 from sake_jax.samplers.plans import descent as descent
 from sake_jax.samplers.presets import ancestral as ancestral
@@ -28,6 +32,9 @@ from sake_jax.samplers.presets import masked as masked
 from sake_jax.samplers.request import Request as Request
 from sake_jax.samplers.sampler import Sampler as Sampler
 from sake_jax.samplers.sampler import sampler as sampler
+from sake_jax.samplers.selected import Selected as Selected
+from sake_jax.samplers.selected import greedy_map as greedy_map
+from sake_jax.samplers.selected import run_selected as run_selected
 from sake_jax.samplers.step import RunState as RunState
 from sake_jax.samplers.step import step as step
 from sake_jax.samplers.stop import end_tokens as end_tokens

@@ -11,12 +11,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from sake_jax.node import Node
 from sake_jax.precision import safe_log
-from sake_jax.typing import Key, Logits
+from sake_jax.samplers.together import alike, invert, lattice
+from sake_jax.typing import Key, Logits, WindowFlags, WindowTokens
 from sake_jax.view import Canvas, View
 
 Noise = Callable[[Array, View, int], Logits]
-"""`(one key per row, view, V) -> (B, W, V)` Gumbel noise; replace it to replay recorded noise."""
+"""`(one key per row, view, V) -> (B, W, V)` Gumbel noise; replace it to replay recorded noise.
+
+In its place may stand an object with `draw(log_q, keys, view, foreseen) -> (B, W)` tokens, such as
+`systematic()`; `foreseen` are the positions that would be written if the likeliest tokens were
+drawn."""
 
 
 def row_keys(key: Key, canvas: Canvas, step: Array) -> Array:
@@ -71,3 +77,40 @@ def gumbel(keys: Array, view: View, vocabulary: int) -> Logits:
         return jax.random.gumbel(own, (vocabulary,), jnp.float32, mode="high")
 
     return jax.vmap(jax.vmap(position, (None, 0)), (0, None))(keys, columns)
+
+
+class Systematic(Node):
+    """See `systematic`.
+
+    >>> systematic().couples_samples
+    True
+    """
+
+    @property
+    def couples_samples(self) -> bool:
+        return True
+
+    def draw(self, log_q: Logits, keys: Array, view: View, foreseen: WindowFlags) -> WindowTokens:
+        """The token of each position that its uniform number stands for."""
+        numbers = lattice(keys, view, view.width, alike(view, foreseen))
+        return invert(jax.nn.softmax(log_q), numbers)
+
+
+def systematic() -> Systematic:
+    """Draws that the samples of a prompt share out among them; each by itself is drawn as ever.
+
+    Of m samples with the same canvas, which are about to write at the same positions, the k-th
+    draws a token by the number (u + π(k)/m) mod 1, with u uniform and π a random order, both anew
+    for each step and position: a token of probability p is drawn by m p of them, rounded up or
+    down, where independent draws would miss it with the chance (1 - p)^m. A sample's own number is
+    uniform and independent of all that it was given before, so that its tokens have exactly the
+    distribution that they have with `gumbel`: what one sample solves on average stays the same.
+
+    Goes in the place of `noise`. Tokens less likely than about 1e-7 are not resolved.
+
+    >>> import sake_jax as sj
+    >>> shared = sj.masked(sj.testing.ToyDenoiser(), length=8, noise=sj.systematic())
+    >>> shared.couples_samples  # so `generate` keeps the samples of a prompt together
+    True
+    """
+    return Systematic()

@@ -12,7 +12,7 @@ from sake_jax.guidance.compose import Chain, When, chain, identity
 from sake_jax.guidance.shaping import is_greedy
 from sake_jax.info import RECORDS
 from sake_jax.node import Node
-from sake_jax.samplers.noise import Noise, gumbel, still
+from sake_jax.samplers.noise import Noise, Systematic, gumbel, still
 from sake_jax.samplers.plans import Blocks
 from sake_jax.samplers.processes import Identity
 from sake_jax.samplers.reveal import as_rule, everything
@@ -37,7 +37,7 @@ class Sampler(Node):
     """Shapes what is drawn, but not the logits the reveal rule sees."""
     plan: Plan
     reveal: Any
-    noise: Noise = struct.field(pytree_node=False)
+    noise: Noise | Systematic = struct.field(pytree_node=False)
     confidence: str = struct.field(pytree_node=False, default="guided")
     """Which logits the reveal rule sees."""
     reuse: bool | str = struct.field(pytree_node=False, default=False)
@@ -47,7 +47,7 @@ class Sampler(Node):
     @property
     def couples_samples(self) -> bool:
         """Whether rows of one prompt look at each other, so that they must stay in one batch."""
-        parts = (self.guidance, self.draw, self.reveal)
+        parts = (self.guidance, self.draw, self.reveal, self.noise)
         return any(getattr(part, "couples_samples", False) for part in parts)
 
     def replace(self, **changes: Any) -> "Sampler":
@@ -66,7 +66,7 @@ def sampler(
     draw: Guidance | None = None,
     process: Process | None = None,
     reveal: Reveal | None = None,
-    noise: Noise = gumbel,
+    noise: Noise | Systematic = gumbel,
     confidence: str = "guided",
     reuse: bool | str = False,
     record: str = "brief",
@@ -92,7 +92,7 @@ def sampler(
         cache, and denoisers that do not look at the time; "stale" for these too, which then
         predict for an earlier time, as BD3LM's reference does.
       noise: where Gumbel noise comes from; replace it to replay recorded noise. None is made
-        where `draw` has temperature 0.
+        where `draw` has temperature 0. `systematic()`: samples of a prompt share out their draws.
       record: "brief"; "signal" for telemetry that needs base and guided logits, "full"
         for the likeliest candidates and the kernel's weights at every position too.
     """

@@ -123,16 +123,22 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
 
     keys = jax.vmap(jax.random.split)(row_keys(key, canvas, state.step))
     draw_key, reveal_key = keys[:, 0], keys[:, 1]
-    noise = sampler.noise(draw_key, view, log_q.shape[-1])
-    if view.greedy is not None:
-        noise = jnp.where(view.greedy, 0, noise)
-    drawn = first_largest(constrain(log_q + noise, LOGITS))
+    seen = {"guided": guided.logits, "base": guided.base, "drawn": shaped}[sampler.confidence]
+    if hasattr(sampler.noise, "draw"):
+        foreseen = sampler.reveal(seen, first_largest(seen), view, reveal_key) & ctx.open
+        drawn = sampler.noise.draw(log_q, draw_key, view, foreseen)
+        if view.greedy is not None:
+            drawn = jnp.where(view.greedy, first_largest(log_q), drawn)
+    else:
+        noise = sampler.noise(draw_key, view, log_q.shape[-1])
+        if view.greedy is not None:
+            noise = jnp.where(view.greedy, 0, noise)
+        drawn = first_largest(constrain(log_q + noise, LOGITS))
 
     # A row whose logits are not numbers ends here, with what it has written before. A row that
     # has nothing open may hold anything.
     sound = jnp.all(jnp.isfinite(guided.logits) & ~jnp.isnan(log_q), axis=(1, 2))
     finite = sound | ~jnp.any(ctx.open, axis=1)
-    seen = {"guided": guided.logits, "base": guided.base, "drawn": shaped}[sampler.confidence]
     kept = sampler.reveal(seen, drawn, view, reveal_key) & ctx.open & finite[:, None]
     canvas, log_p, revealed = _write(sampler, view, canvas, kept, drawn, guided.logits)
     canvas = constrain_rows(canvas.replace(open=canvas.open & finite[:, None]))
