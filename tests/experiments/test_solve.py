@@ -1,4 +1,4 @@
-"""Solve: settings are chosen on development problems by the rule that is told, reported on others."""
+"""Solve: settings are chosen on development problems by a rule that is told, reported on others."""
 
 import numpy as np
 import pytest
