@@ -33,6 +33,7 @@ from sake_jax.guidance.objectives import renyi as renyi
 from sake_jax.guidance.objectives import von_neumann as von_neumann
 from sake_jax.guidance.sake import paper_sake as paper_sake
 from sake_jax.guidance.sake import sake as sake
+from sake_jax.guidance.shaping import cooling as cooling
 from sake_jax.guidance.shaping import forbid as forbid
 from sake_jax.guidance.shaping import min_p as min_p
 from sake_jax.guidance.shaping import temperature as temperature
