@@ -44,14 +44,14 @@ class ConditionedDenoiser(NetworkDenoiser):
     affine: ClassVar[bool] = False
 
     @property
-    def own(self) -> EncoderDecoderConfig:
+    def _own(self) -> EncoderDecoderConfig:
         assert isinstance(self.config, EncoderDecoderConfig)
         return self.config
 
     @property
     def window(self) -> int:
         """Columns that the decoder was trained to write together."""
-        return self.own.window
+        return self._own.window
 
     def with_block(self, size: int) -> "ConditionedDenoiser":
         """The same: a window may have any width, and stand anywhere."""
@@ -77,15 +77,15 @@ class ConditionedDenoiser(NetworkDenoiser):
 
     def head(self, params: Params, rows: Rows) -> Logits:
         """Logits of any rows, between -softcap and softcap."""
-        cap = self.own.softcap
+        cap = self._own.softcap
         return cap * jnp.tanh(precise(super().head(params, rows)) / cap)
 
     def empty_cache(self, params: Params, batch: int, length: int) -> ConditionedCache:
         """A cache for a canvas of this size; its first read must be a refresh."""
         dtype = params["input"]["rows"].dtype
-        kv = empty_caches(self.own, batch, length, dtype)
+        kv = empty_caches(self._own, batch, length, dtype)
         kv = {kind: each.spread(like=params) for kind, each in kv.items()}
-        rows = constrain(jnp.zeros((batch, length, self.own.D), dtype), HIDDEN, like=params)
+        rows = constrain(jnp.zeros((batch, length, self._own.D), dtype), HIDDEN, like=params)
         return ConditionedCache(kv, rows, rows)
 
     def remember(
@@ -94,7 +94,7 @@ class ConditionedDenoiser(NetworkDenoiser):
         """The cache with what these logits of the window predict: Σ p(v) · embedding of v."""
         table = self.tables(params).input
         chances = jax.nn.softmax(precise(logits)).astype(table.dtype)
-        mean = product("bwv,vd->bwd", chances, table) * self.own.D**0.5
+        mean = product("bwv,vd->bwd", chances, table) * self._own.D**0.5
         signal = view.put(cache.signal, mean.astype(cache.signal.dtype))
         return cache.replace(signal=constrain(signal, HIDDEN))
 

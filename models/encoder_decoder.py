@@ -186,7 +186,8 @@ class EncoderDecoder(nnx.Module):
         if decodes:
             x = self.conditioning(x, inputs.computed(inputs.signal))
         shared = Pass(
-            {kind: self.columns(kind, inputs) for kind in KINDS}, "decoder" if decodes else "encoder"
+            {kind: self.columns(kind, inputs) for kind in KINDS},
+            "decoder" if decodes else "encoder",
         )
         x, caches = scan_layers(self.blocks, x, shared, inputs.cache, layers.get("blocks"))
         features = self.norm(x)

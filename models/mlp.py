@@ -9,7 +9,6 @@ from sake_jax.models.config import EncoderDecoderConfig, TransformerConfig
 from sake_jax.models.layers import Linear, constant, parameter
 from sake_jax.precision import precise, product, wide
 
-
 Config = TransformerConfig | EncoderDecoderConfig
 
 

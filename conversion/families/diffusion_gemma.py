@@ -68,7 +68,8 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
         full_head_dim=full_head,
         rope_theta=positive(near, "rope_theta"),
         full_theta=positive(far, "rope_theta"),
-        full_rotary_dim=2 * int(positive(far, "partial_rotary_factor", default=1.0) * full_head / 2),
+        full_rotary_dim=2
+        * int(positive(far, "partial_rotary_factor", default=1.0) * full_head / 2),
         reach=size(own, "sliding_window"),
         dense_F=size(own, "intermediate_size"),
         experts=size(own, "num_experts"),
@@ -266,10 +267,7 @@ FAMILY = Family(
     rules=rules,
     embedding="model.decoder.embed_tokens.weight",
     left_out=(r"model\.encoder\.vision_tower\..*", r"model\.encoder\.embed_vision\..*"),
-    published={
-        name: PUBLISHED
-        for name in ("diffusiongemma-26b-a4b", "diffusiongemma-26b-a4b-it")
-    },
+    published={name: PUBLISHED for name in ("diffusiongemma-26b-a4b", "diffusiongemma-26b-a4b-it")},
     sampler="revising",
     positions="tokens",
 )

@@ -60,8 +60,7 @@ class Request:
     sampler: str = field(
         default="auto",
         metadata={
-            "help": "'masked', 'ancestral', 'block' or 'revising'; by the model's family if "
-            "'auto'."
+            "help": "'masked', 'ancestral', 'block' or 'revising'; by the model's family if 'auto'."
         },
     )
     cache: str = field(

@@ -157,7 +157,8 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
 def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any, Any]:
     """The denoiser's features; with `reuse` only of rows that have changed since the last."""
     if not sampler.reuse:
-        if cache is not None and not sampler.plan.cached:  # it is there for what it remembers
+        remembers = declared(sampler.denoiser, "remember") is not None
+        if remembers and not sampler.plan.cached:  # then the cache is there for that alone
             view = view.replace(reread=Reread(jnp.int32(0), (None,)))
         return sampler.denoiser.read(params, view, cache)
     stale = cache.stale | (cache.window_start != view.window_start)
@@ -222,6 +223,8 @@ def _settled(view: View, changed: WindowFlags) -> WindowFlags:
     """
     if view.closes is None:
         return jnp.zeros_like(changed)
+    if view.mask_id is None:  # nothing is unwritten, and nothing tells when it is good
+        return jnp.broadcast_to(view.closes, changed.shape)
     is_open = view.window(view.open & view.attend)
     noise = is_open & (view.window(view.tokens) == view.mask_id)
     same = ~jnp.any(noise, axis=1) & ~jnp.any(changed, axis=1)

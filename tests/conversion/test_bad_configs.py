@@ -134,7 +134,14 @@ def test_sizes_are_held_against_what_is_stored(name, tmp_path):
     sizes = [key for key in watched.asked if type(right.get(key)) is int and right[key] > 0]
     free = {"max_position_embeddings", "max_sequence_length", "model_length", "bos_token_id"}
     free |= {"eos_token_id", "pad_token_id", "mask_token_id", "vocab_size", "pretraining_tp"}
-    free |= {"rope_theta", "block_size", "canvas_length", "n_group", "topk_group", "num_experts_per_tok"}
+    free |= {
+        "rope_theta",
+        "block_size",
+        "canvas_length",
+        "n_group",
+        "topk_group",
+        "num_experts_per_tok",
+    }
     assert len(sizes) >= (1 if nested(right) else 4)
     for key, huge in itertools.product(sizes, HUGE):
         with_config(folder, **right | {key: huge})

@@ -2,7 +2,9 @@
 
 import json
 import re
+import types
 
+import jax
 import numpy as np
 import pytest
 from checkpoints import copied, with_config, with_tensors
@@ -14,6 +16,9 @@ from sake_jax import cli
 from sake_jax.conversion import convert, export, model_config, open_checkpoint, verify
 from sake_jax.conversion.checkpoint import leaves
 from sake_jax.conversion.rules import MismatchError
+from sake_jax.planning import Job, forecast
+from sake_jax.planning.chips import Chip
+from sake_jax.planning.topology import Topology
 
 NAME = "diffusion_gemma"
 FOLDER = GOLDENS / NAME
@@ -62,7 +67,9 @@ def test_the_published_model_by_name():
     c = config.network
     assert (c.period, c.count("full"), c.window, config.sampler) == (6, 5, 256, "revising")
     sizes = {path: leaf.size for path, leaf in leaves(config).items()}
-    experts = sum(size for path, size in sizes.items() if re.search(r"experts\.(gate_up|down)", path))
+    experts = sum(
+        size for path, size in sizes.items() if re.search(r"experts\.(gate_up|down)", path)
+    )
     total = sum(sizes.values())
     assert total == pytest.approx(25.25e9, abs=1e7)
     active = total - experts * (c.experts - c.experts_per_token) // c.experts
@@ -115,7 +122,8 @@ def test_verify_compares_the_logits_of_a_window(golden, tmp_path):
     convert(FOLDER, tmp_path / "ours")
     np.savez(tmp_path / "plain.npz", **parts)
     verdict = verify(tmp_path / "ours", tmp_path / "plain.npz")
-    assert verdict.ok and 0 < verdict.error < 2e-5
+    assert verdict.ok
+    assert 0 < verdict.error < 2e-5
     padded = parts | {"attention_mask": g["attention_mask"], "logits": g["logits_left_padded"]}
     np.savez(tmp_path / "padded.npz", **padded)
     assert verify(FOLDER, tmp_path / "padded.npz").ok
@@ -154,8 +162,11 @@ def test_commands(tmp_path):
 
 @pytest.mark.slow
 def test_plan_by_name():
-    code, output = run(
-        "plan", "diffusiongemma-26b-a4b", "--topology", "v5e:2x4", "--length", "256", "--no-compile"
-    )
-    assert code == 0, output
-    assert "GiB" in output
+    """From shapes alone: what a chip holds, and the steps of a window."""
+    job = Job(model_config("diffusiongemma-26b-a4b"), sj.Request(length=512), batch=8, prompt=64)
+    chip = Chip("one", "cpu", memory=1e12, flops=1e15, bandwidth=1e12, link=1e11, clock=1e9)
+    here = Topology("here", chip, types.SimpleNamespace(devices=jax.devices()))
+    result = forecast(job, here, {"data": 4, "tensor": 2}, compile_it=False)
+    assert result.steps == 2 * 48
+    assert 25e9 < result.parameter_bytes < 30e9, "two bytes each, on two chips"
+    assert result.cost.flops > 0

@@ -95,7 +95,7 @@ def run_from(sampler, canvas, firsts, stop=None):
     return before, after
 
 
-@pytest.mark.parametrize("case", few_quick(CASES, 2))
+@pytest.mark.parametrize("case", few_quick(CASES, 1))
 def test_every_state_is_the_references(case, golden):
     sampler, canvas, firsts, arrays, each = replayed(golden, case)
     stop = sj.end_tokens([EOS]) if case == "eos" else None
@@ -192,6 +192,7 @@ def test_the_cache_changes_no_token():
     assert not done.open.any()
 
 
+@pytest.mark.slow
 def test_neither_company_nor_padding_changes_a_token():
     start, done, *_ = together()
     for row, prompt in ((0, 0), (2, 1)):
@@ -202,6 +203,7 @@ def test_neither_company_nor_padding_changes_a_token():
         np.testing.assert_array_equal(single.tokens[:, alone.generation_start :], written)
 
 
+@pytest.mark.slow
 def test_all_drivers_write_the_same():
     """Also those that take the steps that `run_until` leaves out."""
     start, done, info, steps = together()
@@ -224,9 +226,7 @@ def test_log_probabilities_are_those_of_the_last_step():
 SOME = ["sake, both", "temperature, zero"]
 NEED_MORE = ("classifier_free", "adaptive_free", "classifier_based")
 OTHERS = [
-    name
-    for name, entry in ENTRIES.items()
-    if name not in SOME and entry.builder not in NEED_MORE
+    name for name, entry in ENTRIES.items() if name not in SOME and entry.builder not in NEED_MORE
 ]
 
 
@@ -240,6 +240,7 @@ def test_guidances_run_under_it(name):
     assert ((np.asarray(done.tokens) >= 0) & (np.asarray(done.tokens) < V)).all()
 
 
+@pytest.mark.slow
 def test_guidance_changes_what_is_written():
     start = canvas_for(PROMPTS[:1], 4, samples=4)
     written = [
@@ -255,6 +256,7 @@ def test_a_head_that_is_not_affine_has_no_free_guidance():
         sj.run(sampler, model(NAME).params, KEY, canvas_for(PROMPTS[:1], 4))
 
 
+@pytest.mark.slow
 def test_the_last_prediction_is_told():
     """Without it a window is read as at first, and other tokens come out."""
     lm, start = model(NAME), canvas_for(PROMPTS[:2], 4)
@@ -270,6 +272,7 @@ class Forgetful(ConditionedDenoiser):
         return cache
 
 
+@pytest.mark.slow
 def test_tokens_in_the_prompt_stay_and_others_are_filled_in():
     lm = model(NAME)
     holes = [5, -1, 7, -1]
@@ -277,7 +280,8 @@ def test_tokens_in_the_prompt_stay_and_others_are_filled_in():
     done, _ = sj.run(make(length=4), lm.params, KEY, start)
     tokens = np.asarray(done.tokens)[0]
     assert tokens[[0, 2]].tolist() == [5, 7]
-    assert (tokens >= 0).all() and not done.open.any()
+    assert (tokens >= 0).all()
+    assert not done.open.any()
 
 
 def test_defaults_are_the_published_ones():
@@ -301,9 +305,22 @@ def test_any_denoiser_may_be_drawn_with_it():
     start = sj.canvas([[1, 2]], 8, mask_id=None, samples=2)
     sampler = sj.revising(denoiser, length=8, steps=8, block=4, cache="none")
     done, info = sj.run(sampler, params, KEY, start)
-    assert not done.open.any() and np.asarray(info.finite).all()
+    assert not done.open.any()
+    assert np.asarray(info.finite).all()
     with pytest.raises(ValueError, match="without a mask token"):
         sj.run(sampler, params, KEY, sj.canvas([[1, 2]], 8, mask_id=16))
+
+
+def test_uniform_noise_in_blocks_ends_with_each_block():
+    """The process of UDLM: a block's last step closes it, and no step before."""
+    sampler = sj.sampler(
+        sj.testing.ToyDenoiser(), sj.blocks(8, 6, block=4, edits=0), process=sj.uniform()
+    )
+    start = sj.canvas([[1, 2]], 8, mask_id=None)
+    still = [
+        int(now.open.sum()) for now, _ in sj.stream(sampler, sj.testing.toy_params(0), KEY, start)
+    ]
+    assert still == [8, 8, 4, 4, 4, 0]
 
 
 def test_reuse_is_not_for_networks_that_are_told():
