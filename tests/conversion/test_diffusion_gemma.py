@@ -134,6 +134,7 @@ def test_verify_compares_the_logits_of_a_window(golden, tmp_path):
         verify(FOLDER, tmp_path / "without.npz")
 
 
+@pytest.mark.slow
 def test_int8_and_bfloat16_are_near(golden, tmp_path):
     g = golden(f"{NAME}/golden.npz")
     tokens = np.concatenate([g["input_ids"], g["canvas"]], axis=1)
