@@ -205,7 +205,7 @@ def rules(config: ModelConfig) -> list[Rule]:
         table.append(Rule(f"{own}.{theirs}.weight", f"conditioning.mlp.{ours}.kernel"))
     scalar = "model.encoder.language_model.layers.{layer}.layer_scalar"
     for at, kind in enumerate(c.kinds[: c.period]):
-        here = {"first_layer": at, "every": c.period}
+        here: dict[str, Any] = {"first_layer": at, "every": c.period}
         for rule in _layer(kind):
             source, target = f"model.decoder.layers.{{layer}}.{rule.source}", rule.target
             table.append(Rule(source, f"blocks.layer{at}.{target}", rule.transposed, **here))
