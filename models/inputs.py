@@ -38,8 +38,11 @@ class NetworkInput(Node):
     """(B, L) the clean tokens beside noisy ones: the training form of block diffusion."""
     perturbation: Leaf = None
     """(B, L, D) what is added to the embeddings of the tokens; None: nothing."""
+    signal: Leaf = None
+    """(B, L, D) for a decoder: what it predicted last, see `EncoderDecoder`; zeros at first. With a
+    cache, None is for its encoder."""
     cache: Any = None
-    """A `KVCache` of all columns, or None."""
+    """A `KVCache` of all columns, or one for each kind of layer, or None."""
     start: Leaf = None
     """() the first computed column; None: the canvas' first."""
     width: int = struct.field(pytree_node=False, default=0)

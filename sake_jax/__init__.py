@@ -23,6 +23,7 @@ from sake_jax.guidance import chain as chain
 from sake_jax.guidance import classifier_based as classifier_based
 from sake_jax.guidance import classifier_free as classifier_free
 from sake_jax.guidance import collision as collision
+from sake_jax.guidance import cooling as cooling
 from sake_jax.guidance import diversity as diversity
 from sake_jax.guidance import dpp as dpp
 from sake_jax.guidance import forbid as forbid
@@ -63,6 +64,7 @@ from sake_jax.samplers import end_tokens as end_tokens
 from sake_jax.samplers import masked as masked
 from sake_jax.samplers import perturbed as perturbed
 from sake_jax.samplers import reveal as reveal
+from sake_jax.samplers import revising as revising
 from sake_jax.samplers import run as run
 from sake_jax.samplers import run_selected as run_selected
 from sake_jax.samplers import run_until as run_until
@@ -75,6 +77,7 @@ from sake_jax.samplers.processes import absorbing as absorbing
 from sake_jax.samplers.processes import editing_process as editing_process
 from sake_jax.samplers.processes import identity_process as identity_process
 from sake_jax.samplers.processes import remasking as remasking
+from sake_jax.samplers.processes import renoising as renoising
 from sake_jax.samplers.processes import uniform as uniform
 from sake_jax.samplers.scores import concrete_score as concrete_score
 from sake_jax.samplers.transitions import transitions as transitions

@@ -57,6 +57,8 @@ def sampler_for(lm: LanguageModel, guidance: sj.Guidance, **options) -> sj.Sampl
         return sj.ancestral(lm, steps=LENGTH, **shared)
     if lm.config.sampler == "block":
         return sj.block(lm, block=BLOCK, **shared)
+    if lm.config.sampler == "revising":
+        return sj.revising(lm, block=BLOCK, steps=LENGTH, **shared)
     return sj.masked(lm, block=LENGTH // 2, **shared)
 
 
@@ -64,12 +66,16 @@ def canvas_for(lm: LanguageModel, samples: int = 4) -> sj.Canvas:
     return sj.canvas(
         [[1, 2, 3, 4], [5, 6, 7, 3, 2, 1, 4]],
         LENGTH,
-        # LLaDA2's config names no mask token; any will do here.
-        mask_id=lm.config.network.V - 1 if lm.config.mask_id is None else lm.config.mask_id,
+        mask_id=None if lm.config.sampler == "revising" else _mask(lm),
         samples=samples,
         positions=lm.config.positions,
         align=BLOCK if lm.config.sampler == "block" else 1,
     )
+
+
+def _mask(lm: LanguageModel) -> int:
+    """LLaDA2's config names no mask token; any will do here."""
+    return lm.config.network.V - 1 if lm.config.mask_id is None else lm.config.mask_id
 
 
 def run(lm: LanguageModel, sampler: sj.Sampler):

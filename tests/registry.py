@@ -54,6 +54,8 @@ ENTRIES: dict[str, Entry] = {
     "temperature": Entry("temperature", sj.temperature(0.7)),
     "temperature, zero": Entry("temperature", sj.temperature(0.0)),
     "temperature, scheduled": Entry("temperature", sj.temperature(sj.linear(2.0, 0.1))),
+    "cooling": Entry("cooling", sj.cooling(1.3, 0.2)),
+    "cooling, scheduled": Entry("cooling", sj.cooling(sj.linear(2.0, 0.5), 0.0)),
     "top_k": Entry("top_k", sj.top_k(4)),
     "top_k, scheduled": Entry("top_k", sj.top_k(sj.piecewise({0.0: 5.0, 0.5: 2.0}))),
     "top_p": Entry("top_p", sj.top_p(0.8)),

@@ -97,7 +97,7 @@ def generate(
 
     Args:
       lm: a loaded model.
-      sampler: made for it by `masked`, `ancestral`, `block` or `sampler`.
+      sampler: made for it by `masked`, `ancestral`, `block`, `revising` or `sampler`.
       prompts: texts, or token ids; "" and [] are empty prompts.
       key: of the run, `jax.random.key(seed)`.
       samples: of each prompt.
@@ -124,7 +124,7 @@ def generate(
     right = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     require(right, "key must be a random key", key, "pass jax.random.key(0)")
     right = isinstance(sampler, Sampler)
-    require(right, "sampler must be a Sampler", sampler, "make one with masked, ancestral or block")
+    require(right, "sampler must be a Sampler", sampler, "make one with sampler_for")
     rule, remedy = "the sampler must be made for this model", "make it with lm"
     block = declared(sampler.denoiser, "block_size")
     require(_is_for(sampler, lm), rule, "one for another network", remedy)

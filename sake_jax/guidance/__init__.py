@@ -40,6 +40,7 @@ from sake_jax.guidance.pooled import pooled as pooled
 from sake_jax.guidance.pooled import vendi as vendi
 from sake_jax.guidance.sake import paper_sake as paper_sake
 from sake_jax.guidance.sake import sake as sake
+from sake_jax.guidance.shaping import cooling as cooling
 from sake_jax.guidance.shaping import forbid as forbid
 from sake_jax.guidance.shaping import min_p as min_p
 from sake_jax.guidance.shaping import temperature as temperature

@@ -53,7 +53,7 @@ class Forecast:
 
     @property
     def steps(self) -> int:
-        return self.job.request.steps or self.job.request.length
+        return self.job.request.steps or self.job.sampler({}).plan.steps
 
     @property
     def fits(self) -> bool | None:

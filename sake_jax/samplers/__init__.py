@@ -30,6 +30,7 @@ from sake_jax.samplers.presets import ancestral as ancestral
 from sake_jax.samplers.presets import block as block
 from sake_jax.samplers.presets import masked as masked
 from sake_jax.samplers.request import Request as Request
+from sake_jax.samplers.revising import revising as revising
 from sake_jax.samplers.sampler import Sampler as Sampler
 from sake_jax.samplers.sampler import sampler as sampler
 from sake_jax.samplers.selected import Selected as Selected

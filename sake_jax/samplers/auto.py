@@ -6,14 +6,16 @@ from typing import Any
 from sake_jax.checks import one_of, require
 from sake_jax.models import LanguageModel
 from sake_jax.samplers.presets import ancestral, block, masked
+from sake_jax.samplers.revising import revising
 from sake_jax.samplers.sampler import Sampler
 
-PRESETS = {"masked": masked, "ancestral": ancestral, "block": block}
+PRESETS = {"masked": masked, "ancestral": ancestral, "block": block, "revising": revising}
 KINDS = ("auto", *PRESETS)
 
 
 def sampler_for(lm: LanguageModel, *, length: int, kind: str = "auto", **options: Any) -> Sampler:
-    """The sampler that a model's family is usually drawn with: `masked`, `ancestral` or `block`.
+    """The sampler that a model's family is usually drawn with: `masked`, `ancestral`, `block` or
+    `revising`.
 
     >>> import sake_jax as sj
     >>> lm = sj.load("tinystories")

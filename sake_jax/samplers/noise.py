@@ -34,6 +34,26 @@ def row_keys(key: Key, canvas: Canvas, step: Array) -> Array:
     return jax.vmap(fold)(canvas.prompt_id, canvas.sample_id)
 
 
+Tokens = Callable[[Array, View, int], WindowTokens]
+"""`(one key per row, view, V) -> (B, W)` tokens that are noise; replace it to replay others."""
+
+
+def uniform_tokens(keys: Array, view: View, vocabulary: int) -> WindowTokens:
+    """Any token at any of the window's positions.
+
+    >>> import sake_jax as sj
+    >>> keys = jax.random.split(jax.random.key(0), 4)  # one for each row
+    >>> uniform_tokens(keys, sj.testing.toy_view(0), 17).shape  # rows, window
+    (4, 6)
+    """
+    columns = view.window_start - view.canvas.generation_start + jnp.arange(view.width)
+
+    def position(key, column):
+        return jax.random.randint(jax.random.fold_in(key, column), (), 0, vocabulary)
+
+    return jax.vmap(jax.vmap(position, (None, 0)), (0, None))(keys, columns)
+
+
 def first_tokens(key: Key, canvas: Canvas, vocabulary: int, prior: Array | None = None) -> Array:
     """(B, L) where a process without a mask token begins: any token at any open position, by the
     chances of the `prior`, (V,), if the process has one."""

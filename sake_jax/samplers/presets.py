@@ -303,7 +303,7 @@ def block(
 def _block_denoiser(denoiser: Any, block: int | None) -> tuple[Any, int]:
     """The denoiser with blocks of this size, and that size; its own by default."""
     size = declared(denoiser, "block_size")
-    rule, remedy = "block needs a model of block diffusion", "use masked or ancestral"
+    rule, remedy = "block needs a model of block diffusion", "use masked, ancestral or revising"
     require(size > 0, rule, type(denoiser).__name__, remedy)
     if block is None or block == size:
         return denoiser, size

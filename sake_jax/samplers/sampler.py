@@ -113,6 +113,8 @@ def sampler(
         require(not timed or reuse == "stale", rule, "one that does", remedy)
         rule, remedy = "reuse is for plans without a cache", "leave reuse or the cache out"
         require(not plan.cached, rule, f"cache={getattr(plan, 'cache', True)!r}", remedy)
+        rule, remedy = "reuse needs a denoiser that is not told what it predicted", "leave it out"
+        require(declared(denoiser, "remember") is None, rule, "one that is", remedy)
     if plan.cached:
         rule, remedy = "a plan with a cache needs denoiser.empty_cache", "use cache='none'"
         require(declared(denoiser, "empty_cache"), rule, type(denoiser).__name__, remedy)

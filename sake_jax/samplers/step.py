@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from sake_jax.core import Context, Process
+from sake_jax.core import Context, Process, declared
 from sake_jax.guidance.compose import Guided, guide, last_word
 from sake_jax.guidance.entropy import kl_divergence, shannon_entropy
 from sake_jax.guidance.select import first_largest, largest
@@ -13,10 +13,11 @@ from sake_jax.info import Candidates, Info, mean_over
 from sake_jax.losses import surprise
 from sake_jax.node import Node
 from sake_jax.samplers.noise import row_keys
+from sake_jax.samplers.processes import Settled
 from sake_jax.samplers.sampler import Sampler
 from sake_jax.sharding import LOGITS, constrain, constrain_rows
-from sake_jax.typing import Key, Leaf, Logits, Params, PerPosition, WindowFlags, WindowTokens
-from sake_jax.view import Canvas, View
+from sake_jax.typing import Key, Leaf, Logits, Params, PerPosition, WindowFlags
+from sake_jax.view import Canvas, Reread, View
 
 SHOWN = 5
 """How many candidates record="full" keeps for each position."""
@@ -54,6 +55,8 @@ class RunState(Node):
     """What the guidance carries."""
     draw: Any
     """What the parts of `draw` carry."""
+    process: Any = None
+    """What the process carries, if it does."""
 
 
 def context(
@@ -120,6 +123,9 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
     shaped, draw_state = shape_draw(sampler, guided.logits, state.draw, ctx)
     moving = keep_rate(sampler.process, shaped, guided.base, view)
     log_q = last_word(sampler.guidance, guided, sampler.process.log_q(moving, view), ctx)
+    remember = declared(sampler.denoiser, "remember")
+    if remember is not None:
+        cache = remember(params, cache, shaped, view)
 
     keys = jax.vmap(jax.random.split)(row_keys(key, canvas, state.step))
     draw_key, reveal_key = keys[:, 0], keys[:, 1]
@@ -139,20 +145,27 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
     # has nothing open may hold anything.
     sound = jnp.all(jnp.isfinite(guided.logits) & ~jnp.isnan(log_q), axis=(1, 2))
     finite = sound | ~jnp.any(ctx.open, axis=1)
-    kept = sampler.reveal(seen, drawn, view, reveal_key) & ctx.open & finite[:, None]
-    canvas, log_p, revealed = _write(sampler, view, canvas, kept, drawn, guided.logits)
+    kept = sampler.reveal(seen, drawn, view, reveal_key) & ctx.open
+    outcome, carried = Settled(drawn, kept, shaped, log_q), state.process
+    if hasattr(sampler.process, "settle"):
+        outcome, carried = sampler.process.settle(outcome, view, reveal_key, carried)
+    allowed = ctx.open & finite[:, None]
+    canvas, log_p, revealed = _write(sampler, view, canvas, outcome, allowed, guided.logits)
     canvas = constrain_rows(canvas.replace(open=canvas.open & finite[:, None]))
 
     if sampler.reuse:
         changed = jnp.any(canvas.tokens != view.tokens, axis=1)
         cache = LastRead(features, changed, view.window_start)
-    after = RunState(state.step + 1, canvas, cache, guided.state, draw_state)
+    after = RunState(state.step + 1, canvas, cache, guided.state, draw_state, carried)
     return after, _info(guided, finite, log_p, revealed, ctx)
 
 
 def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any, Any]:
     """The denoiser's features; with `reuse` only of rows that have changed since the last."""
     if not sampler.reuse:
+        remembers = declared(sampler.denoiser, "remember") is not None
+        if remembers and not sampler.plan.cached:  # then the cache is there for that alone
+            view = view.replace(reread=Reread(jnp.int32(0), (None,)))
         return sampler.denoiser.read(params, view, cache)
     stale = cache.stale | (cache.window_start != view.window_start)
 
@@ -168,14 +181,16 @@ def _write(
     sampler: Sampler,
     view: View,
     canvas: Canvas,
-    kept: WindowFlags,
-    drawn: WindowTokens,
+    outcome: Settled,
+    allowed: WindowFlags,
     logits: Logits,
 ) -> tuple[Canvas, PerPosition, WindowFlags]:
-    """The canvas with the kept draws, their log-probabilities, and which of them are news.
+    """The canvas with the kept draws, their log-probabilities, and which of them are news; only
+    where it is `allowed`.
 
     Not the view's canvas: a plan may hide columns of that one.
     """
+    kept, drawn = outcome.kept & allowed, outcome.tokens
     log_p = -surprise(logits, drawn)
     is_noise = jnp.zeros_like(kept)
     if view.mask_id is not None:
@@ -187,7 +202,13 @@ def _write(
     # A process that revises keeps its positions open, and what it draws again as it was is no
     # news: the token keeps the log-probability it was first written with.
     changed = kept & (drawn.astype(canvas.tokens.dtype) != view.window(canvas.tokens))
-    closed = _settled(view, changed) if sampler.process.revises else kept
+    news = changed
+    if outcome.done is not None:
+        # Noise is written too; a token's chance is that of the step that finished it.
+        log_p = jnp.where(kept, log_p, 0)
+        changed, closed = allowed, allowed & outcome.done[:, None]
+    else:
+        closed = _settled(view, changed) if sampler.process.revises else kept
 
     def put(columns, where, new):
         return view.put(columns, jnp.where(where, new.astype(columns.dtype), view.window(columns)))
@@ -197,7 +218,7 @@ def _write(
         log_p=put(canvas.log_p, changed, log_p),
         open=put(canvas.open, closed, jnp.zeros_like(closed)),
     )
-    return canvas, log_p, changed & ~is_noise
+    return canvas, log_p, news & ~is_noise
 
 
 def _settled(view: View, changed: WindowFlags) -> WindowFlags:
@@ -208,6 +229,8 @@ def _settled(view: View, changed: WindowFlags) -> WindowFlags:
     """
     if view.closes is None:
         return jnp.zeros_like(changed)
+    if view.mask_id is None:  # nothing is unwritten, and nothing tells when it is good
+        return jnp.broadcast_to(view.closes, changed.shape)
     is_open = view.window(view.open & view.attend)
     noise = is_open & (view.window(view.tokens) == view.mask_id)
     same = ~jnp.any(noise, axis=1) & ~jnp.any(changed, axis=1)

@@ -1,6 +1,7 @@
 """Converting, loading, verifying and exporting, also when something goes wrong half-way."""
 
 import json
+import re
 from pathlib import Path
 
 import jax
@@ -13,7 +14,7 @@ from orbax.checkpoint import v1 as orbax
 import sake_jax as sj
 from conftest import GOLDENS
 from disks import written_by_another
-from sake_jax.conversion import convert, export, open_checkpoint, verify
+from sake_jax.conversion import convert, export, family, open_checkpoint, verify
 from sake_jax.conversion import manifest as manifests
 from sake_jax.conversion.loader import parameters
 from sake_jax.conversion.manifest import Manifest
@@ -36,8 +37,10 @@ def test_a_converted_checkpoint_loads_the_same_and_exports_bit_for_bit(name, tmp
     export(tmp_path / "ours", tmp_path / "theirs")
     before, after = open_checkpoint(GOLDENS / name), open_checkpoint(tmp_path / "theirs")
     assert after.described == before.described
-    assert after.source.shapes == before.source.shapes
-    for tensor in before.source.shapes:
+    unread = [re.compile(pattern) for pattern in family(before.config.family).left_out]
+    read = {t for t in before.source.shapes if not any(one.fullmatch(t) for one in unread)}
+    assert after.source.shapes == {tensor: before.source.shapes[tensor] for tensor in read}
+    for tensor in read:
         first, second = before.source.read(tensor, ()), after.source.read(tensor, ())
         assert first.dtype == second.dtype
         assert first.tobytes() == second.tobytes(), tensor
