@@ -19,6 +19,7 @@ from sake_jax.samplers.loop import run as run
 from sake_jax.samplers.loop import run_until as run_until
 from sake_jax.samplers.loop import stream as stream
 from sake_jax.samplers.noise import Systematic as Systematic
+from sake_jax.samplers.noise import TokenDraw as TokenDraw
 from sake_jax.samplers.noise import gumbel as gumbel
 from sake_jax.samplers.noise import still as still
 from sake_jax.samplers.noise import systematic as systematic

@@ -6,6 +6,7 @@ padding, or on how the batch is spread over devices.
 """
 
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +21,21 @@ from sake_jax.view import Canvas, View
 Noise = Callable[[Array, View, int], Logits]
 """`(one key per row, view, V) -> (B, W, V)` Gumbel noise; replace it to replay recorded noise.
 
-In its place may stand an object with `draw(log_q, keys, view, foreseen) -> (B, W)` tokens, such as
-`systematic()`; `foreseen` are the positions that would be written if the likeliest tokens were
-drawn."""
+In its place may stand a `TokenDraw`, such as `systematic()`."""
+
+
+@runtime_checkable
+class TokenDraw(Protocol):
+    """Draws tokens itself, where noise on the logits is not enough.
+
+    >>> isinstance(systematic(), TokenDraw), isinstance(gumbel, TokenDraw)
+    (True, False)
+    """
+
+    def draw(self, log_q: Logits, keys: Array, view: View, foreseen: WindowFlags) -> WindowTokens:
+        """The token of each position of the window, from one key for each row. `foreseen` are the
+        positions that would be written if the likeliest tokens were drawn."""
+        ...
 
 
 def row_keys(key: Key, canvas: Canvas, step: Array) -> Array:

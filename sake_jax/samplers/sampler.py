@@ -12,7 +12,7 @@ from sake_jax.guidance.compose import Chain, When, chain, identity
 from sake_jax.guidance.shaping import is_greedy
 from sake_jax.info import RECORDS
 from sake_jax.node import Node
-from sake_jax.samplers.noise import Noise, Systematic, gumbel, still
+from sake_jax.samplers.noise import Noise, TokenDraw, gumbel, still
 from sake_jax.samplers.plans import Blocks
 from sake_jax.samplers.processes import Identity
 from sake_jax.samplers.reveal import as_rule, everything
@@ -37,7 +37,7 @@ class Sampler(Node):
     """Shapes what is drawn, but not the logits the reveal rule sees."""
     plan: Plan
     reveal: Any
-    noise: Noise | Systematic = struct.field(pytree_node=False)
+    noise: Noise | TokenDraw = struct.field(pytree_node=False)
     confidence: str = struct.field(pytree_node=False, default="guided")
     """Which logits the reveal rule sees."""
     reuse: bool | str = struct.field(pytree_node=False, default=False)
@@ -66,7 +66,7 @@ def sampler(
     draw: Guidance | None = None,
     process: Process | None = None,
     reveal: Reveal | None = None,
-    noise: Noise | Systematic = gumbel,
+    noise: Noise | TokenDraw = gumbel,
     confidence: str = "guided",
     reuse: bool | str = False,
     record: str = "brief",

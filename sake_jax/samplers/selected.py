@@ -25,11 +25,9 @@ class Selected(Node):
     """What `run_selected` gives.
 
     >>> import sake_jax as sj
-    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=3)
     >>> canvas = sj.canvas([[1, 2]], 3, mask_id=16, samples=2)
-    >>> made = run_selected(sampler, sj.testing.toy_params(0), jax.random.key(0), canvas, expand=4)
-    >>> made.evaluations  # of the network for each sample: 1 + 4 + 4 where `run` has 3
-    9
+    >>> Selected(canvas, jnp.zeros((1, 2), int), evaluations=6).picks.shape  # choices, samples
+    (1, 2)
     """
 
     canvas: Canvas
@@ -89,8 +87,9 @@ def run_selected(
     >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=3)
     >>> canvas = sj.canvas([[1, 2]], 3, mask_id=16, samples=2)
     >>> params, key = sj.testing.toy_params(0), jax.random.key(0)
-    >>> run_selected(sampler, params, key, canvas, weight=0.5, choices=1).canvas.tokens.shape
-    (2, 5)
+    >>> made = run_selected(sampler, params, key, canvas, expand=4, weight=0.5)
+    >>> made.canvas.tokens.shape, made.evaluations  # 1 + 4 + 4 for each sample; `run` has 3
+    ((2, 5), 9)
 
     Args:
       sampler: for a plan without a cache.
@@ -131,7 +130,7 @@ def _run(sampler, params, key, canvas, weight, expand, choices) -> tuple[Canvas,
     state = _with(begin(reader, params, key, wide), wide, features, plain)
     state, _ = advance(reader, params, key, state)
 
-    def body(state: RunState, _: None) -> tuple[RunState, Array]:
+    def body(state: RunState, nothing: None) -> tuple[RunState, Array]:
         features, kept = _choose(plain, params, state, weight, expand)
         everyone = jnp.repeat(kept, expand)
         # A row keeps its place, and with it its random numbers.

@@ -12,7 +12,7 @@ from sake_jax.guidance.select import first_largest, largest
 from sake_jax.info import Candidates, Info, mean_over
 from sake_jax.losses import surprise
 from sake_jax.node import Node
-from sake_jax.samplers.noise import row_keys
+from sake_jax.samplers.noise import TokenDraw, row_keys
 from sake_jax.samplers.processes import Settled
 from sake_jax.samplers.sampler import Sampler
 from sake_jax.sharding import LOGITS, constrain, constrain_rows
@@ -130,16 +130,7 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
     keys = jax.vmap(jax.random.split)(row_keys(key, canvas, state.step))
     draw_key, reveal_key = keys[:, 0], keys[:, 1]
     seen = {"guided": guided.logits, "base": guided.base, "drawn": shaped}[sampler.confidence]
-    if hasattr(sampler.noise, "draw"):
-        foreseen = sampler.reveal(seen, first_largest(seen), view, reveal_key) & ctx.open
-        drawn = sampler.noise.draw(log_q, draw_key, view, foreseen)
-        if view.greedy is not None:
-            drawn = jnp.where(view.greedy, first_largest(log_q), drawn)
-    else:
-        noise = sampler.noise(draw_key, view, log_q.shape[-1])
-        if view.greedy is not None:
-            noise = jnp.where(view.greedy, 0, noise)
-        drawn = first_largest(constrain(log_q + noise, LOGITS))
+    drawn = _draw(sampler, log_q, seen, view, draw_key, reveal_key)
 
     # A row whose logits are not numbers ends here, with what it has written before. A row that
     # has nothing open may hold anything.
@@ -158,6 +149,23 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
         cache = LastRead(features, changed, view.window_start)
     after = RunState(state.step + 1, canvas, cache, guided.state, draw_state, carried)
     return after, _info(guided, finite, log_p, revealed, ctx)
+
+
+def _draw(
+    sampler: Sampler, log_q: Logits, seen: Logits, view: View, draw_key: Key, reveal_key: Key
+) -> WindowTokens:
+    """The tokens that are drawn: the largest of log q with noise, unless the noise draws itself."""
+    if isinstance(sampler.noise, TokenDraw):
+        likely = sampler.reveal(seen, first_largest(seen), view, reveal_key)
+        foreseen = likely & view.window(view.open & view.attend)
+        drawn = sampler.noise.draw(log_q, draw_key, view, foreseen)
+        if view.greedy is None:
+            return drawn
+        return jnp.where(view.greedy, first_largest(log_q), drawn)
+    noise = sampler.noise(draw_key, view, log_q.shape[-1])
+    if view.greedy is not None:
+        noise = jnp.where(view.greedy, 0, noise)
+    return first_largest(constrain(log_q + noise, LOGITS))
 
 
 def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any, Any]:

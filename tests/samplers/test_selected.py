@@ -112,7 +112,6 @@ def test_without_weight_each_sample_keeps_its_surest():
     sampler = sj.masked(ToyDenoiser(), length=4)
     made = run_selected(sampler, PARAMS, KEY, canvas_of(), expand=4, weight=0.0, choices=1)
     np.testing.assert_array_equal(made.picks[0], surest_of_each(sampler, canvas_of(), 4))
-    assert not bool(jnp.any(made.canvas.open))
 
 
 @pytest.mark.slow
@@ -128,6 +127,7 @@ def test_weight_makes_samples_less_alike():
     assert distinct(50.0) > distinct(0.0) + 0.05
 
 
+@pytest.mark.slow
 def test_prompts_do_not_see_each_other():
     both = run_selected(SAMPLER, PARAMS, KEY, canvas_of(), expand=3)
     one = run_selected(SAMPLER, PARAMS, KEY, canvas_of(prompts=1), expand=3)
