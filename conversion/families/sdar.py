@@ -115,8 +115,11 @@ FAMILY = Family(
         for size, described in SIZES.items()
         for kind, changes in KINDS.items()
     }
-    | {"trado-4b-instruct": SIZES["4b"]}
-    | dict.fromkeys(("trado-8b-instruct", "trado-8b-thinking"), SIZES["8b"]),
+    | {
+        "trado-4b-instruct": SIZES["4b"],
+        "trado-8b-instruct": SIZES["8b"],
+        "trado-8b-thinking": SIZES["8b"],
+    },
     sampler="block",
     positions="tokens",
 )

@@ -106,9 +106,9 @@ BY_NAME = {  # millions of parameters, of all and of those a token goes through
     "JetLM/SDAR-1.7B-Chat": (1720.6, 1720.6),  # Qwen3's sizes
     "JetLM/SDAR-4B-Chat": (4022.5, 4022.5),
     "JetLM/SDAR-8B-Chat-b32": (8190.7, 8190.7),
-    "JetLM/SDAR-30B-A3B-Chat": (30_532.1, 3352.6),
+    "JetLM/SDAR-30B-A3B-Chat": (30_532.1, 3353.0),
     "inclusionAI/LLaDA2.0-mini": (16_255.6, 1433.0),  # 16B, 1.4B active
-    "inclusionAI/LLaDA2.1-flash": (102_889.7, 6152.4),  # 100B, 6.1B active
+    "inclusionAI/LLaDA2.1-flash": (102_889.7, 6152.3),  # 100B, 6.1B active
     "Efficient-Large-Model/Fast_dLLM_v2_1.5B": (1543.7, 1543.7),  # Qwen2.5's sizes
     "Efficient-Large-Model/Fast_dLLM_v2_7B": (7615.6, 7615.6),
 }

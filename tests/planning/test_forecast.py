@@ -65,7 +65,7 @@ def test_operations_with_experts_by_hand():
     """A column goes through its own experts, the shared one, and dense first layers."""
     config, block, columns = model_config("tests/goldens/llada2"), 4, 16
     c = dataclasses.replace(config.network, block_size=block)
-    config = dataclasses.replace(config, network=c)
+    config = dataclasses.replace(config, network=c, mask_id=5)
     now = Job(config, Request(length=8), batch=8, prompt=8, dtype="float32")
     result = forecast(now, here(), {"data": 8}, compile_it=False)
     attention = c.D * c.head_dim * (2 * c.H + 2 * c.K) + 2 * c.H * c.head_dim * columns
@@ -88,7 +88,8 @@ def test_published_models_are_planned_by_name(name, billions, active):
     assert now.parameters / 1e9 == pytest.approx(billions, abs=0.005)
     assert now.active_parameters / 1e9 == pytest.approx(active, abs=0.005)
     result = forecast(now, here(CHIPS["v5p"]), {"tensor": 4, "fsdp": 2}, compile_it=False)
-    assert 8 * result.parameter_bytes == pytest.approx(2e9 * billions, rel=0.01)
+    # Nearly all of it is split: not the router, nor queries and keys that are stored together.
+    assert 2e9 * billions <= 8 * result.parameter_bytes * 1.001 < 1.03 * 2e9 * billions
     tables, block = 2 * config.network.V * config.network.D, config.network.block_size
     # The input table is looked up, and the head is for the window; at most all columns are read.
     assert 2 * block * (1e9 * active - tables) < 8 * result.cost.flops < 2 * 64 * 1e9 * active
