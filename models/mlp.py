@@ -6,8 +6,9 @@ from flax import nnx
 from jax import Array
 
 from sake_jax.models.config import EncoderDecoderConfig, TransformerConfig
+from sake_jax.models.grouped import grouped_product
 from sake_jax.models.layers import Linear, constant, parameter
-from sake_jax.precision import precise, product, wide
+from sake_jax.precision import precise, product
 
 Config = TransformerConfig | EncoderDecoderConfig
 
@@ -55,8 +56,7 @@ class ExpertKernel(nnx.Module):
 
     def __call__(self, rows: Array, sizes: Array, expert: Array) -> Array:
         """Rows sorted by expert, `sizes` of them for each; `expert` names each row's."""
-        kernel = self.kernel[...].astype(rows.dtype)
-        y = jax.lax.ragged_dot(rows, kernel, sizes, preferred_element_type=wide(rows.dtype))
+        y = grouped_product(rows, self.kernel[...].astype(rows.dtype), sizes)
         if hasattr(self, "scale"):
             y = y * self.scale[...][expert].astype(y.dtype)
         return y.astype(rows.dtype)

@@ -16,7 +16,7 @@ from sake_jax.samplers.noise import TokenDraw, row_keys
 from sake_jax.samplers.processes import Settled
 from sake_jax.samplers.sampler import Sampler
 from sake_jax.sharding import LOGITS, constrain, constrain_rows
-from sake_jax.typing import Key, Leaf, Logits, Params, PerPosition, WindowFlags
+from sake_jax.typing import Key, Leaf, Logits, Params, PerPosition, WindowFlags, WindowTokens
 from sake_jax.view import Canvas, Reread, View
 
 SHOWN = 5

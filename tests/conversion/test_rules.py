@@ -118,8 +118,7 @@ def test_a_config_that_disagrees_with_the_shapes(tmp_path):
     [
         ("llada", {"alibi": True}),
         ("llada", {"block_type": "sequential"}),
-        ("llada_moe", {"shared_expert_intermediate_size": 8}),
-        ("llada_moe", {"moe_layer_freq": [0, 1]}),
+        ("llada_moe", {"moe_layer_freq": [1, 0]}),
         ("llama", {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1.0}}),
         ("llama", {"rope_parameters": None, "rope_scaling": {"factor": 2.0}}),
         ("llada", {"activation_type": "swiglu"}),
