@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+import sake_jax as sj
 from sake_jax import figures
 from sake_jax.experiments.solve_methods import BASELINE
 from sake_jax.experiments.study import Cell, Study
-from sake_jax.metrics import Estimate, estimate, format_interval, pass_at_k
+from sake_jax.metrics import Estimate, format_interval, pass_at_k
 from sake_jax.tables import table
 
 KS = (1, 2, 4, 8, 16, 32)
@@ -130,7 +131,7 @@ def _gained(run: Tested, base: Tested, k: int) -> str:
 
 def difference(own: np.ndarray, base: np.ndarray) -> Estimate:
     """The mean difference over problems, with its bootstrap interval: paired."""
-    return estimate(own - base)
+    return sj.metrics.estimate(own - base)
 
 
 def _votes(runs: dict[str, Tested], samples: int) -> str:
@@ -166,16 +167,14 @@ def _curves(
 
 
 def _against(study: Study, task: str, runs: dict[str, Tested], samples: int, quick: bool) -> None:
-    """pass@k of all samples against pass@1, every method a point with its intervals' width."""
+    """pass@k of all samples against pass@1, every method a point."""
     figure, ((axes,),) = figures.panels(1, 1, (7.2, 4.6))
     for at, (name, run) in enumerate(runs.items()):
-        once, all_of_them = estimate(run.passes(1)), estimate(run.passes(samples))
+        once, all_of_them = run.passes(1).mean(), run.passes(samples).mean()
         marker = figures.STYLES[at % len(figures.STYLES)][0]
         colour = figures.COLOURS[at % len(figures.COLOURS)]
         fill = "none" if at >= len(figures.STYLES) else colour
-        axes.plot(
-            once.value, all_of_them.value, marker, color=colour, markerfacecolor=fill, label=name
-        )
+        axes.plot(once, all_of_them, marker, color=colour, markerfacecolor=fill, label=name)
     axes.set(xlabel="pass@1", ylabel=f"pass@{samples}", title=_title(task, quick))
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
     figures.save(figure, study.folder / f"{task}-methods.png")
