@@ -115,7 +115,8 @@ class Experts(nnx.Module):
         self.activation = c.activation
         self.router = router or Router(c, rngs=rngs)
         if c.fused_experts:
-            self.gate_up = ExpertKernel(c, c.D, 2 * c.F, ("embed", None), rngs=rngs)
+            # Split as one axis, across the middle: some activations move, but no weights do.
+            self.gate_up = ExpertKernel(c, c.D, 2 * c.F, ("embed", "mlp"), rngs=rngs)
         else:
             self.gate = ExpertKernel(c, c.D, c.F, ("embed", "mlp"), rngs=rngs)
             self.up = ExpertKernel(c, c.D, c.F, ("embed", "mlp"), rngs=rngs)
