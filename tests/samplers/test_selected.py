@@ -10,6 +10,7 @@ import pytest
 import sake_jax as sj
 from sake_jax.samplers import greedy_map, run_selected
 from sake_jax.testing import ToyDenoiser, toy_params
+from tiers import few_quick
 
 KEY, PARAMS = jax.random.key(0), toy_params(0)
 greedy = jax.jit(greedy_map, static_argnums=2)
@@ -75,7 +76,8 @@ def test_without_continuations_it_is_a_run():
         assert made.evaluations == 4
 
 
-def test_what_is_counted_is_what_is_evaluated():
+@pytest.mark.parametrize("choices", few_quick([1, None], 1))
+def test_what_is_counted_is_what_is_evaluated(choices):
     calls = []
 
     class Counting(ToyDenoiser):
@@ -84,14 +86,11 @@ def test_what_is_counted_is_what_is_evaluated():
             return super().read(params, view, cache)
 
     sampler = SAMPLER.replace(denoiser=Counting())
-    for choices in (1, None):
-        calls.clear()
-        options = {"expand": 5, "choices": choices}
-        made = run_selected(sampler, PARAMS, KEY, canvas_of(), **options)
-        jax.block_until_ready(made.canvas.tokens)
-        jax.effects_barrier()
-        assert sum(calls) == made.evaluations * 6
-        assert made.picks.shape == (choices or 3, 6)
+    made = run_selected(sampler, PARAMS, KEY, canvas_of(), expand=5, choices=choices)
+    jax.block_until_ready(made.canvas.tokens)
+    jax.effects_barrier()
+    assert sum(calls) == made.evaluations * 6
+    assert made.picks.shape == (choices or 3, 6)
 
 
 def surest_of_each(sampler, canvas, expand):
@@ -108,6 +107,7 @@ def surest_of_each(sampler, canvas, expand):
     return np.argmin(np.asarray(info.entropy).reshape(rows, expand), axis=1)
 
 
+@pytest.mark.slow
 def test_without_weight_each_sample_keeps_its_surest():
     sampler = sj.masked(ToyDenoiser(), length=4)
     made = run_selected(sampler, PARAMS, KEY, canvas_of(), expand=4, weight=0.0, choices=1)
