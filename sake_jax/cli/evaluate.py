@@ -116,15 +116,15 @@ def evaluate(
     from sake_jax.evaluate.run import run as run_task
 
     row = presets.preset(preset) if preset else presets.Preset("", OWN, RunOptions.model)
+    guided = changed.get("guidance", row.request.guidance) != "none"
+    strength, remedy = changed.get("strength"), "name one with --guidance"
+    require(guided or strength is None, "--strength is for guidances", strength, remedy)
     part, ks = _shard(shard), parse_numbers("--k", k)
     require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
     run.connect()
     chosen = _task(task, data, examples, limit, _execute(seconds, unsafe))
     own = {} if chosen.length is None else {"length": chosen.length}
     request = dataclasses.replace(row.request, **own | changed)
-    guided, remedy = request.guidance != "none", "name one with --guidance"
-    strength = changed.get("strength")
-    require(guided or strength is None, "--strength is for guidances", strength, remedy)
     folder = out or Path("runs") / task
     rule, remedy = f"{task} needs a model of its own", f"train it: sake-jax train {task}; --model"
     require(model or task not in PUZZLES, rule, "none", f"{remedy} runs/{task}/model")

@@ -33,9 +33,9 @@ def test_blocks_steps_and_another_kind():
     assert odd.plan == sj.masked(lm, length=8, block=4, steps=4, cache="dual").plan
     other = sj.sampler_for(lm, length=8, kind="ancestral", steps=3)
     assert other.plan == sj.ancestral(lm, length=8, steps=3).plan
-    with pytest.raises(ValueError, match="block is for masked or block decoding"):
+    with pytest.raises(ValueError, match="block is for masked, block, revising decoding"):
         sj.sampler_for(lm, length=8, kind="ancestral", block=4)
-    with pytest.raises(ValueError, match="cache is for masked or block decoding"):
+    with pytest.raises(ValueError, match="cache is for masked, block, revising decoding"):
         sj.sampler_for(lm, length=8, kind="ancestral", cache="dual")
     with pytest.raises(ValueError, match="speed must be an option of a sampler"):
         sj.sampler_for(lm, length=8, speed=2)
