@@ -9,7 +9,7 @@ import sake_jax as sj
 from sake_jax.evaluate import puzzle
 from sake_jax.experiments.solve import PROMPTS, QUICK_METHODS, _scores, grid, solve, trained
 from sake_jax.experiments.solve_methods import BASELINE, METHODS, ORDERS
-from sake_jax.experiments.solve_report import Tested, choose, difference
+from sake_jax.experiments.solve_report import Reported, choose, difference
 from sake_jax.experiments.study import Study
 from sake_jax.training import Trainer, read
 
@@ -55,7 +55,7 @@ def test_passes_are_over_groups_and_seeds_and_differences_by_problem(study):
     for seed, right in enumerate([[4, 0], [0, 2]]):
         add(study, BASELINE, (0, 0.3), right, split="test", seed=seed)
     cell = {"task": "countdown-3", "method": BASELINE, "order": "random", "setting": [0, 0.3]}
-    tested = Tested(study, cell, samples=4)
+    tested = Reported(study, cell, samples=4)
     np.testing.assert_allclose(tested.passes(1), [0.5, 0.25])
     np.testing.assert_allclose(tested.passes(4), [0.5, 0.5])
     assert tested.name == "T = 0.3, random"
