@@ -85,10 +85,11 @@ def run(lm: LanguageModel, sampler: sj.Sampler):
     return *program(*given), program.as_text()
 
 
-def same(alone, spread) -> None:
-    """Asserts that two canvases hold the same tokens, with about the same probabilities."""
+def same(alone, spread, told: bool = False) -> None:
+    """Asserts that two canvases hold the same tokens, with about the same probabilities. A network
+    that is told what it predicted carries its rounding from step to step."""
     np.testing.assert_array_equal(alone.tokens, spread.tokens)
-    np.testing.assert_allclose(alone.log_p, spread.log_p, atol=5e-5)
+    np.testing.assert_allclose(alone.log_p, spread.log_p, atol=2e-4 if told else 5e-5)
 
 
 def whole_vocabulary(text: str, lm: LanguageModel) -> set[str]:

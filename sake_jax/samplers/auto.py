@@ -33,7 +33,8 @@ def sampler_for(lm: LanguageModel, *, length: int, kind: str = "auto", **options
     for name in given.keys() - _options(kind):
         known = [each for each in PRESETS if name in _options(each)]
         require(known, f"{name} must be an option of a sampler", given[name], "check its name")
-        rule, remedy = f"{name} is for {', '.join(known)} decoding", "leave it out"
+        words = " or ".join([*filter(None, [", ".join(known[:-1])]), known[-1]])
+        rule, remedy = f"{name} is for {words} decoding", "leave it out"
         require(False, rule, given[name], f"{remedy}: this is {kind!r}")
     return PRESETS[kind](lm, length=length, **given)
 

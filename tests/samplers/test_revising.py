@@ -216,7 +216,9 @@ def test_all_drivers_write_the_same():
     np.testing.assert_array_equal(ran.tokens, done.tokens)
     *_, (streamed, _) = sj.stream(early, params, KEY, start, chunk=4)
     np.testing.assert_array_equal(streamed.tokens, done.tokens)
-    assert np.asarray(info.revealed)[3].tolist() == [4, 4], "all of the second window at once"
+    # A token that is as the noise was by chance is no news.
+    assert np.asarray(info.revealed)[3].min() >= 2, "the second window at once"
+    assert not np.asarray(info.revealed)[[2, 4, 5]].any()
 
 
 @pytest.mark.slow
