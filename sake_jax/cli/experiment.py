@@ -18,7 +18,7 @@ app = typer.Typer()
 
 EXAMPLES = """Examples:
 
-sake-jax experiment solve --tasks countdown-3 --model runs
+sake-jax experiment solve --tasks countdown-3
 
 sake-jax experiment gaussian --quick
 
@@ -49,11 +49,13 @@ def experiment(
         Path | None, typer.Option(help="The folder; experiments/NAME by default. It is resumed.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="In small, to see it work.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 5,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each setting; 5 by default, for solve 3.")
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="Another model than the built-in one; for solve, the folder of its models."
+            help="Another model than the one in the box; for solve, a folder of models by task."
         ),
     ] = None,
     judge: Annotated[
@@ -75,7 +77,7 @@ def experiment(
     known = experiments()
     chosen = known[one_of("NAME", name, known)]
     own = {"model": model, "judge": judge, "prompts": prompts}
-    own |= {"tasks": tasks, "samples": samples, "length": length}
+    own |= {"seeds": seeds, "tasks": tasks, "samples": samples, "length": length}
     given = {option: value for option, value in own.items() if value is not None}
     for option in given:
         having = [each for each, made in known.items() if _has(made, option)]
@@ -83,7 +85,7 @@ def experiment(
         require(name in having, rule, name, "leave it out")
     remember_programs()
     folder = out or Path("experiments") / (f"{name}-quick" if quick else name)
-    study = chosen(folder, quick=quick, seeds=seeds, **given)
+    study = chosen(folder, quick=quick, **given)
     print_markdown((study.folder / "table.md").read_text())
     made = ", ".join(sorted(path.name for path in study.folder.glob("*.png")))
     print_line(f"in {study.folder}: results.jsonl, table.md, {made}")

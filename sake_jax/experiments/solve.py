@@ -5,9 +5,8 @@ groups, so that what couples samples is measured as it is used: pass@32 of 32 sa
 together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -19,16 +18,23 @@ from sake_jax.evaluate.puzzles import GAMES, RIGHT
 from sake_jax.experiments.solve_methods import BASELINE, METHODS, ORDERS, Setting
 from sake_jax.experiments.solve_report import choose, report
 from sake_jax.experiments.study import Cell, Result, Study
+from sake_jax.generation import encode_prompts, model_identity
 from sake_jax.metrics import majority
+from sake_jax.samplers import Sampler
+from sake_jax.typing import Key
 
-SIZES = {"development": (64, 1), "test": (200, 2)}
-"""Problems of a split, and groups of samples that are drawn of each with one seed."""
-QUICK = {"development": (6, 1), "test": (12, 1)}
+PROBLEMS = {"development": 64, "test": 200}
+"""How many each split has."""
+QUICK = {"development": 6, "test": 12}
 QUICK_METHODS = (BASELINE, "SAKE across", "even draws and order")
+GROUPS = {"solve": {"development": 1, "test": 2}, "vote": {"development": 4, "test": 4}}
+"""Groups of samples that are drawn of each problem with one seed."""
+ROWS = 512
+"""Of one batch."""
 TOGETHER = 32
-"""Samples of a group."""
-PROMPTS = 16
-"""Problems in one batch."""
+"""Samples of a group, to solve."""
+VOTERS = 5
+"""Samples of a group that votes: drawn together too, not the first of many."""
 
 
 def solve(
@@ -37,7 +43,7 @@ def solve(
     quick: bool = False,
     seeds: int = 3,
     progress: bool = True,
-    model: str | Path = "runs",
+    model: str | Path | None = None,
     tasks: str | None = None,
     samples: int | None = None,
 ) -> Study:
@@ -48,27 +54,31 @@ def solve(
       quick: few problems and methods, to see it work; it claims nothing.
       seeds: runs of each chosen setting on the test problems.
       progress: whether to show a bar.
-      model: the folder in which `sake-jax train` has made the tasks' models, each in one of its
-        task's name.
+      model: the folder in which `sake-jax train` has made other models than those in the box, each
+        in one of its task's name.
       tasks: names with commas, 'countdown-3,countdown-4,products' by default.
-      samples: of a group, 32 by default.
+      samples: of a group that is to solve a problem, 32 by default. Votes are of five.
     """
     chosen = [one_of("task", name, tuple(GAMES)) for name in (tasks or ",".join(GAMES)).split(",")]
     chosen = chosen[:1] if quick else chosen
-    count = whole("samples", (8 if quick else TOGETHER) if samples is None else samples, at_least=5)
-    sizes, seeds = (QUICK, 1) if quick else (SIZES, seeds)
+    count = whole("samples", (8 if quick else TOGETHER) if samples is None else samples)
+    sizes, seeds = (QUICK, 1) if quick else (PROBLEMS, seeds)
     methods = QUICK_METHODS if quick else tuple(METHODS)
-    settings = {"experiment": "solve", "tasks": chosen, "samples": count, "quick": quick}
-    study = Study(folder, settings, progress)
+    study = Study(folder, {"experiment": "solve", "quick": quick}, progress)
+    runs = []
     for name in chosen:
-        bench = Bench(name, trained(model, name), sizes, count)
-        cells = [cell for method in methods for cell in grid(name, method, quick)]
-        study.measure([[cell] for cell in cells], bench.measure)
-        best = [cell for method in methods for cell in choose(study, name, method).values()]
-        best = list({str(cell): cell for cell in best}.values())
-        tested = [cell | {"split": "test", "seed": seed} for cell in best for seed in range(seeds)]
-        study.measure([[cell] for cell in tested], bench.measure)
-    report(study, chosen, methods, count, quick)
+        bench = Bench(name, name if model is None else trained(model, name), sizes)
+        for aim, together in (("solve", count), ("vote", VOTERS)):
+            about = bench.about | {"aim": aim, "samples": together}
+            cells = [about | cell for method in methods for cell in grid(method, quick)]
+            study.measure([[cell] for cell in cells], bench.measure)
+            best = [choose(study, about, method) for method in methods]
+            tested = [about | cell | {"split": "test"} for cell in best]
+            study.measure(
+                [[cell | {"seed": seed} for seed in range(seeds)] for cell in tested], bench.measure
+            )
+            runs.append(about)
+    report(study, runs, methods, quick)
     return study
 
 
@@ -80,12 +90,12 @@ def trained(folder: str | Path, task: str) -> Path:
     return place
 
 
-def grid(task: str, method: str, quick: bool) -> list[Cell]:
+def grid(method: str, quick: bool) -> list[Cell]:
     """Every setting of a method in every order, on development problems."""
     settings = METHODS[method].settings[:: 3 if quick else 1]
     orders = ("random",) if quick else tuple(ORDERS)
     return [
-        {"task": task, "method": method, "order": order, "setting": list(setting)}
+        {"method": method, "order": order, "setting": list(setting)}
         | {"split": "development", "seed": 0}
         for order in orders
         for setting in settings
@@ -95,9 +105,10 @@ def grid(task: str, method: str, quick: bool) -> list[Cell]:
 class Bench:
     """A model, its problems, and what is measured of its answers."""
 
-    def __init__(self, name: str, folder: Path, sizes: dict[str, tuple[int, int]], samples: int):
-        self.lm, self.samples, self.sizes = sj.load(folder), samples, sizes
-        self.tasks = {split: puzzle(name, split=split, limit=n) for split, (n, _) in sizes.items()}
+    def __init__(self, name: str, model: str | Path, sizes: dict[str, int]):
+        self.lm = sj.load(model)
+        self.tasks = {split: puzzle(name, split=split, limit=n) for split, n in sizes.items()}
+        self.about = {"task": name, "weights": model_identity(self.lm)["checksum"]}
 
     def measure(self, group: Sequence[Cell]) -> list[Result]:
         """Of each cell, problem by problem."""
@@ -109,27 +120,51 @@ class Bench:
         setting: Setting = (own, heat)
         assert task.length is not None
         sampler = method.sampler(self.lm, task.length, setting, cell["order"])
-        _, groups = self.sizes[cell["split"]]
+        groups = GROUPS[cell["aim"]][cell["split"]]
         # A group's seed holds the cell's: no two seeds share a group.
-        texts = [self._texts(task, sampler, 1000 * cell["seed"] + at) for at in range(groups)]
-        return _scores(task, texts) | {"evaluations": method.evaluations * task.length}
+        keys = [jax.random.key(1000 * cell["seed"] + at) for at in range(groups)]
+        draw = self._texts if method.expand == 1 else self._selected(method.expand, own)
+        texts = [draw(task, sampler, key, cell["samples"]) for key in keys]
+        return _scores(task, texts) | {"evaluations": method.evaluations(task.length)}
 
-    def _texts(self, task: Task, sampler: Any, seed: int) -> list[list[str]]:
+    def _texts(self, task: Task, sampler: Sampler, key: Key, samples: int) -> list[list[str]]:
         prompts = [problem.prompt for problem in task.problems]
         out = sj.generate(
             self.lm,
             sampler,
             prompts,
-            samples=self.samples,
-            batch=PROMPTS * self.samples,
-            key=jax.random.key(seed),
+            samples=samples,
+            batch=ROWS,
+            key=key,
         )
         return [[text or "" for text in row] for row in out.texts]
+
+    def _selected(self, expand: int, weight: float) -> Callable[..., list[list[str]]]:
+        """As `_texts`, of `run_selected`, which takes canvases."""
+        lm = self.lm
+        mask_id = lm.config.mask_id
+        assert mask_id is not None
+
+        def draw(task: Task, sampler: Sampler, key: Key, samples: int) -> list[list[str]]:
+            prompts = encode_prompts(lm, [problem.prompt for problem in task.problems])
+            many, length, texts = ROWS // samples, sampler.plan.length, []
+            for at in range(0, len(prompts), many):
+                canvas = sj.canvas(
+                    prompts[at : at + many], length, mask_id=mask_id, samples=samples
+                )
+                own = jax.random.fold_in(key, at)
+                options = {"expand": expand, "weight": weight}
+                made = sj.run_selected(sampler, lm.params, own, canvas, **options)
+                rows = np.asarray(made.canvas.tokens)[:, -length:].reshape(-1, samples, length)
+                texts += [lm.tokenizer.batch_decode(row.tolist()) for row in rows]
+            return texts
+
+        return draw
 
 
 def _scores(task: Task, groups: Sequence[list[list[str]]]) -> Result:
     """(groups, problems) how many are right, how many different ones, and votes that are right."""
-    right, different, votes = [], [], {5: [], 0: []}
+    right, different, votes = [], [], []
     for texts in groups:
         pairs = [
             (problem, text)
@@ -140,7 +175,6 @@ def _scores(task: Task, groups: Sequence[list[list[str]]]) -> Result:
         right.append([sum(v.correct[RIGHT] for v in row) for row in verdicts])
         good = [{v.answer[RIGHT] for v in row if v.correct[RIGHT]} for row in verdicts]
         different.append([len(answers) for answers in good])
-        for size, each in votes.items():
-            voted = [majority([v.answer[RIGHT] for v in row[: size or None]]) for row in verdicts]
-            each.append([int(vote in answers) for vote, answers in zip(voted, good, strict=True)])
-    return {"right": right, "different": different, "vote 5": votes[5], "vote all": votes[0]}
+        voted = [majority([v.answer[RIGHT] for v in row]) for row in verdicts]
+        votes.append([int(vote in answers) for vote, answers in zip(voted, good, strict=True)])
+    return {"right": right, "different": different, "vote": votes}

@@ -40,8 +40,16 @@ class SolveMethod:
     systematic: bool = False
     sigma: bool = False
     """Whether its number is the size of noise on the prompt's embeddings."""
-    evaluations: int = 1
+    passes: int = 1
     """Of the network, for each step."""
+    expand: int = 1
+    """Continuations of each sample at each step, of which one is kept; then its number is what
+    likeness weighs."""
+
+    def evaluations(self, steps: int) -> int:
+        """Of the network, for each sample. The first step has one canvas to read, whatever many
+        continuations are drawn from it."""
+        return self.passes * (1 + (steps - 1) * self.expand)
 
     def sampler(self, lm: sj.LanguageModel, length: int, setting: Setting, order: str) -> Sampler:
         """One token a step, all positions open from the beginning."""
@@ -67,9 +75,21 @@ def across(strength: Number) -> sj.Guidance:
     return sj.sake(strength, scope="batch", self_term=0.0)
 
 
-HEATS = (0.3, 0.6, 1.0, 1.4)
+def across_by(nats: float) -> sj.Guidance:
+    """The same, moving each position's distribution by at most so much."""
+    return sj.sake(5.0, scope="batch", self_term=0.0, kl_budget=nats)
+
+
 HOT = 0.15
 """For which part of a run the control is hot."""
+
+
+def hot_start(hot: float, heat: float) -> sj.Guidance:
+    """One temperature for the first moves, and another for the rest."""
+    return sj.temperature(sj.piecewise({0.0: hot, HOT: heat}))
+
+
+HEATS = (0.3, 0.6, 1.0, 1.4)
 METHODS: dict[str, SolveMethod] = {
     BASELINE: SolveMethod(_grid([0.0], HEATS)),
     "top-p": SolveMethod(
@@ -80,19 +100,13 @@ METHODS: dict[str, SolveMethod] = {
         _grid([0.05, 0.2], [0.7, 1.2]),
         draw=lambda p, heat: sj.chain(sj.temperature(heat), sj.min_p(p)),
     ),
-    "hot start": SolveMethod(
-        _grid([2.0, 4.0], [0.3, 0.7]),
-        draw=lambda hot, heat: sj.temperature(sj.piecewise({0.0: hot, HOT: heat})),
-    ),
-    "D-CFG": SolveMethod(_grid([0.5, 1.5], [0.6, 1.0]), guidance=sj.classifier_free, evaluations=2),
+    "hot start": SolveMethod(_grid([2.0, 4.0], [0.3, 0.7]), draw=hot_start),
+    "D-CFG": SolveMethod(_grid([0.5, 1.5], [0.6, 1.0]), guidance=sj.classifier_free, passes=2),
     "SAKE, the paper's": SolveMethod(
         _grid([0.5, 2.0], [0.2, 0.7]), guidance=lambda g: sj.paper_sake(g, bandwidth=10.0)
     ),
     "SAKE": SolveMethod(_grid([0.5, 1.0], [0.6, 1.0]), guidance=sj.sake),
-    "SAKE across": SolveMethod(
-        _grid([0.1, 0.3], [0.3, 0.7]),
-        guidance=lambda nats: sj.sake(5.0, scope="batch", self_term=0.0, kl_budget=nats),
-    ),
+    "SAKE across": SolveMethod(_grid([0.1, 0.3], [0.3, 0.7]), guidance=across_by),
     "SAKE both": SolveMethod(
         _grid([0.3, 1.0], [0.3, 0.7]),
         guidance=lambda g: sj.chain(sj.sake(g), across(g)),
@@ -105,7 +119,14 @@ METHODS: dict[str, SolveMethod] = {
     ),
     "DPP": SolveMethod(_grid([2.0, 8.0], [0.3, 0.7]), guidance=lambda g: sj.dpp(sj.linear(g, 0.0))),
     "TAPS": SolveMethod(_grid([0.15, 0.35], [0.3, 0.7]), sigma=True),
+    "D5P4": SolveMethod(_grid([0.3, 1.0], [0.3, 0.7]), expand=2),
     "even order": SolveMethod(_grid([0.0], HEATS), orders=EVEN),
     "even draws": SolveMethod(_grid([0.0], HEATS), systematic=True),
     "even draws and order": SolveMethod(_grid([0.0], HEATS), orders=EVEN, systematic=True),
+    "even, hot start": SolveMethod(
+        _grid([2.0, 4.0], [0.3, 0.7]), draw=hot_start, orders=EVEN, systematic=True
+    ),
+    "even, SAKE across": SolveMethod(
+        _grid([0.1, 0.3], [0.3, 0.7]), guidance=across_by, orders=EVEN, systematic=True
+    ),
 }

@@ -13,51 +13,52 @@ from sake_jax.metrics import Estimate, format_interval, pass_at_k
 from sake_jax.tables import table
 
 KS = (1, 2, 4, 8, 16, 32)
+RIVALS = ("ODD", "SAKE, the paper's")
+"""What the best is compared with, beside the temperature."""
 POINT = 0.01
 """By how much pass@1 may be lower than the chosen temperature's."""
-AIMS = ("solve", "vote")
-"""What a setting is chosen for: pass@k of all samples, or votes of five."""
 
 
-def choose(study: Study, task: str, method: str) -> dict[str, Cell]:
-    """The setting of a method that is best on development problems, for each of `AIMS`.
+def choose(study: Study, about: Cell, method: str) -> Cell:
+    """The setting of a method that is best on development problems, for the aim of `about`.
 
-    To solve: the highest pass@k of all samples, among settings whose pass@1 is not more than a
-    point below that of the temperature chosen by the same rule; the highest pass@1 if none is.
+    To vote: whose votes are right most often. To solve: the highest pass@k of all samples, among
+    settings whose pass@1 is not more than a point below that of the temperature chosen by the same
+    rule; the highest pass@1 if none is.
     """
-    rows = study.rows(task=task, method=method, split="development")
-    solving = max(rows, key=lambda row: (_solved(row), _once(row)))
-    if method != BASELINE:
-        floor = _once(_best_temperature(study, task)) - POINT
-        fair = [row for row in rows if _once(row) >= floor]
-        key = (lambda row: (_solved(row), _once(row))) if fair else _once
-        solving = max(fair or rows, key=key)
-    voting = max(rows, key=lambda row: (np.mean(row["vote 5"]), _once(row)))
-    names = ("task", "method", "order", "setting")
-    each = ({name: row[name] for name in names} for row in (solving, voting))
-    return dict(zip(AIMS, each, strict=True))
-
-
-def _best_temperature(study: Study, task: str) -> dict[str, Any]:
-    rows = study.rows(task=task, method=BASELINE, split="development")
-    return max(rows, key=lambda row: (_solved(row), _once(row)))
+    rows = study.rows(**about, method=method, split="development")
+    if about["aim"] == "vote":
+        best = max(rows, key=_voted)
+    elif method == BASELINE:
+        best = max(rows, key=_solved)
+    else:
+        hottest = max(study.rows(**about, method=BASELINE, split="development"), key=_solved)
+        fair = [row for row in rows if _once(row) >= _once(hottest) - POINT]
+        best = max(fair, key=_solved) if fair else max(rows, key=_once)
+    return {name: best[name] for name in ("method", "order", "setting")}
 
 
 def _once(row: dict[str, Any]) -> float:
-    """pass@1."""
-    return float(np.mean(row["right"]))
+    """pass@1, as a sum: all rows have as many samples."""
+    return float(np.sum(row["right"])) / row["samples"] / np.size(row["right"])
 
 
-def _solved(row: dict[str, Any]) -> float:
-    """The share of problems with a right answer in a group."""
-    return float(np.mean(np.asarray(row["right"]) > 0))
+def _solved(row: dict[str, Any]) -> tuple[float, float]:
+    """The share of groups with a right answer; of equals, pass@1."""
+    return float(np.mean(np.asarray(row["right"]) > 0)), _once(row)
+
+
+def _voted(row: dict[str, Any]) -> tuple[float, float]:
+    """The share of votes that are right; of equals, pass@1."""
+    return float(np.mean(row["vote"])), _once(row)
 
 
 class Reported:
     """What a method's chosen setting did on the test problems."""
 
-    def __init__(self, study: Study, chosen: Cell, samples: int):
-        self.rows, self.samples = study.rows(**chosen, split="test"), samples
+    def __init__(self, study: Study, about: Cell, method: str):
+        self.rows = study.rows(**about, **choose(study, about, method), split="test")
+        self.samples = about["samples"]
         own, heat = self.rows[0]["setting"]
         number = f"{own:g}, " if own else ""
         self.name = f"{number}T = {heat:g}, {self.rows[0]['order']}"
@@ -65,68 +66,83 @@ class Reported:
 
     def passes(self, k: int) -> np.ndarray:
         """(problems,) pass@k, over groups and seeds."""
-        return pass_at_k(self.samples, self._values("right"), k).mean(axis=0)
+        return pass_at_k(self.samples, self.values("right"), k).mean(axis=0)
 
     def means(self, name: str) -> np.ndarray:
         """(problems,) the mean of another quantity."""
-        return self._values(name).mean(axis=0)
+        return self.values(name).mean(axis=0)
 
-    def _values(self, name: str) -> np.ndarray:
+    def values(self, name: str) -> np.ndarray:
         """(groups of all seeds, problems)."""
         return np.concatenate([np.asarray(row[name]) for row in self.rows])
 
 
-def report(
-    study: Study, tasks: Sequence[str], methods: Sequence[str], samples: int, quick: bool
-) -> None:
+def report(study: Study, runs: Sequence[Cell], methods: Sequence[str], quick: bool) -> None:
     """Writes table.md, and two figures for each task."""
-    ks = tuple(k for k in KS if k <= samples)
-    parts = [_about(study, tasks, samples, quick)]
-    for task in tasks:
-        runs = {aim: _tested(study, task, methods, aim, samples) for aim in AIMS}
-        parts += [f"## {task}", _passes(runs["solve"], ks), _votes(runs["vote"], samples)]
-        _curves(study, task, runs["solve"], ks, quick)
-        _against(study, task, runs["solve"], samples, quick)
-    study.write("table.md", "\n\n".join(parts) + "\n")
+    parts = []
+    for about in runs:
+        tested = {method: Reported(study, about, method) for method in methods}
+        if about["aim"] == "vote":
+            parts.append(_votes(tested))
+            continue
+        ks = tuple(k for k in KS if k <= about["samples"])
+        verdict = [] if quick else [_verdict(study, about, tested, ks[-1])]
+        parts += [f"## {about['task']}", _passes(tested, ks), *verdict]
+        _curves(study, about["task"], tested, ks, quick)
+        _against(study, about["task"], tested, ks[-1], quick)
+    introduction = _introduction(Reported(study, runs[0], BASELINE), quick)
+    study.write("table.md", "\n\n".join([introduction, *parts]) + "\n")
 
 
-def _tested(
-    study: Study, task: str, methods: Sequence[str], aim: str, samples: int
-) -> dict[str, Reported]:
-    chosen = {method: choose(study, task, method)[aim] for method in methods}
-    return {method: Reported(study, cell, samples) for method, cell in chosen.items()}
-
-
-def _about(study: Study, tasks: Sequence[str], samples: int, quick: bool) -> str:
-    tested = study.rows(**choose(study, tasks[0], BASELINE)["solve"], split="test")
-    groups, problems = np.asarray(tested[0]["right"]).shape
+def _introduction(tested: Reported, quick: bool) -> str:
+    groups, problems = tested.values("right").shape
+    seeds, samples = len(tested.rows), tested.samples
     words = "A quick run: it shows that all works, and claims nothing. " if quick else ""
     return (
-        f"# Solve more\n\n{words}{problems} test problems, {groups * len(tested)} groups of "
-        f"{samples} samples for each ({len(tested)} seeds), one token a step. A method's setting "
-        "is the one with the highest "
-        f"pass@{samples} on development problems among those whose pass@1 is at most a point below "
-        "that of the temperature chosen in the same way; for votes, the one with the highest vote "
-        "of five. Every method has as many settings, in three orders of writing. Differences are "
-        "paired by problem; 95 % bootstrap intervals over problems. An evaluation is one pass of "
-        "the network for one sample."
+        f"# Solve more\n\n{words}{problems} test problems, {groups} groups of {samples} samples "
+        f"for each ({seeds} {'seed' if seeds == 1 else 'seeds'}), one token a step. Samples of a group "
+        "are drawn together; smaller k are of parts of it. A method's setting is the one with the "
+        f"highest pass@{samples} on development problems among those whose pass@1 is at most a "
+        "point below that of the temperature chosen in the same way; for votes, which are of "
+        "five samples drawn together, the one that votes best. Every method has as many settings, "
+        "in three orders of writing. Differences are paired by problem; 95 % bootstrap intervals "
+        "over problems. An evaluation is one pass of the network for one sample."
     )
+
+
+def _verdict(study: Study, about: Cell, runs: dict[str, Reported], most: int) -> str:
+    """What the method that development problems would choose did on the test problems."""
+
+    def promise(method: str) -> tuple[float, float]:
+        row = {**about, **choose(study, about, method), "split": "development"}
+        return _solved(study.rows(**row)[0])
+
+    best = max((method for method in runs if method != BASELINE), key=promise)
+    others = [name for name in (BASELINE, *RIVALS) if name in runs and name != best]
+    lines = [[f"{best} against", "pass@1", f"pass@{most}"]]
+    lines += [[n, *(_gained(runs[best], runs[n], k) for k in (1, most))] for n in others]
+    return f"Development problems choose {best!r}.\n\n{table(lines)}"
 
 
 def _passes(runs: dict[str, Reported], ks: Sequence[int]) -> str:
     base, most = runs[BASELINE], ks[-1]
-    head = ["method", "setting", *(f"pass@{k}" for k in ks), "different", "evaluations"]
-    lines = [[*head, "pass@1 gained", f"pass@{most} gained"]]
+    head = ["method", "setting", *(f"pass@{k}" for k in ks), f"vote@{most}", "different"]
+    lines = [[*head, "evaluations", "pass@1 gained", f"pass@{most} gained"]]
     for method, run in runs.items():
         rates = [f"{run.passes(k).mean():.3f}" for k in ks]
-        line = [method, run.name, *rates, f"{run.means('different').mean():.2f}"]
+        rates += [f"{run.means('vote').mean():.3f}", f"{run.means('different').mean():.2f}"]
+        line = [method, run.name, *rates]
         gained = ["", ""] if run is base else [_gained(run, base, k) for k in (1, most)]
         lines.append([*line, str(run.evaluations), *gained])
     return table(lines)
 
 
 def _gained(run: Reported, base: Reported, k: int) -> str:
-    return format_interval(difference(run.passes(k), base.passes(k)), "+.3f")
+    return _shown(difference(run.passes(k), base.passes(k)))
+
+
+def _shown(gain: Estimate) -> str:
+    return format_interval(gain, "+.3f")
 
 
 def difference(own: np.ndarray, base: np.ndarray) -> Estimate:
@@ -134,15 +150,15 @@ def difference(own: np.ndarray, base: np.ndarray) -> Estimate:
     return sj.metrics.estimate(own - base)
 
 
-def _votes(runs: dict[str, Reported], samples: int) -> str:
+def _votes(runs: dict[str, Reported]) -> str:
     base = runs[BASELINE]
-    lines = [["method", "setting", "vote@5", f"vote@{samples}", "vote@5 gained"]]
+    name = f"vote@{base.samples}"
+    lines = [["method", "setting", "pass@1", name, f"{name} gained"]]
     for method, run in runs.items():
-        five, most = (run.means(name) for name in ("vote 5", "vote all"))
-        gained = ""
-        if run is not base:
-            gained = format_interval(difference(five, base.means("vote 5")), "+.3f")
-        lines.append([method, run.name, f"{five.mean():.3f}", f"{most.mean():.3f}", gained])
+        votes = run.means("vote")
+        rates = [f"{values.mean():.3f}" for values in (run.passes(1), votes)]
+        gained = "" if run is base else _shown(difference(votes, base.means("vote")))
+        lines.append([method, run.name, *rates, gained])
     return table(lines)
 
 
@@ -166,17 +182,21 @@ def _curves(
     figures.save(figure, study.folder / f"{task}-curves.png")
 
 
-def _against(study: Study, task: str, runs: dict[str, Reported], samples: int, quick: bool) -> None:
-    """pass@k of all samples against pass@1, every method a point."""
-    figure, ((axes,),) = figures.panels(1, 1, (7.2, 4.6))
+def _against(study: Study, task: str, runs: dict[str, Reported], most: int, quick: bool) -> None:
+    """pass@k of all samples, and different right answers, against pass@1; every method a point."""
+    figure, ((solved, different),) = figures.panels(1, 2, (10.4, 4.6))
     for at, (name, run) in enumerate(runs.items()):
-        once, all_of_them = run.passes(1).mean(), run.passes(samples).mean()
+        once = run.passes(1).mean()
         marker = figures.STYLES[at % len(figures.STYLES)][0]
         colour = figures.COLOURS[at % len(figures.COLOURS)]
         fill = "none" if at >= len(figures.STYLES) else colour
-        axes.plot(once, all_of_them, marker, color=colour, markerfacecolor=fill, label=name)
-    axes.set(xlabel="pass@1", ylabel=f"pass@{samples}", title=_title(task, quick))
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
+        style = {"color": colour, "markerfacecolor": fill, "label": name}
+        solved.plot(once, run.passes(most).mean(), marker, **style)
+        different.plot(once, run.means("different").mean(), marker, **style)
+    solved.set(xlabel="pass@1", ylabel=f"pass@{most}", title=_title(task, quick))
+    words = f"different right answers of {most}"
+    different.set(xlabel="pass@1", ylabel=words, title=_title(task, quick))
+    different.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
     figures.save(figure, study.folder / f"{task}-methods.png")
 
 
