@@ -67,6 +67,9 @@ def experiment(
     tasks: Annotated[
         str | None, typer.Option(help="Puzzles with commas, for solve: 'countdown-3,products'.")
     ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Some methods alone, for solve: 'ODD; even draws'.")
+    ] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Texts of each prompt.")] = None,
     length: Annotated[int | None, typer.Option(min=1, help="Tokens of a text.")] = None,
 ) -> None:
@@ -77,7 +80,8 @@ def experiment(
     known = experiments()
     chosen = known[one_of("NAME", name, known)]
     own = {"model": model, "judge": judge, "prompts": prompts}
-    own |= {"seeds": seeds, "tasks": tasks, "samples": samples, "length": length}
+    own |= {"seeds": seeds, "tasks": tasks, "methods": methods}
+    own |= {"samples": samples, "length": length}
     given = {option: value for option, value in own.items() if value is not None}
     for option in given:
         having = [each for each, made in known.items() if _has(made, option)]

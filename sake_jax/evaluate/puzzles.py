@@ -38,7 +38,7 @@ class Game(Protocol):
 
 
 GAMES: dict[str, Game] = {
-    "countdown-3": Countdown(numbers=3, largest=16),
+    "countdown-3": Countdown(numbers=3, largest=24, largest_result=199),
     "countdown-4": Countdown(numbers=4, largest=10),
     "products": Products(digits=3),
 }

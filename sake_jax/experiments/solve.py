@@ -45,6 +45,7 @@ def solve(
     progress: bool = True,
     model: str | Path | None = None,
     tasks: str | None = None,
+    methods: str | None = None,
     samples: int | None = None,
 ) -> Study:
     """pass@k, votes and different right answers of every method; writes table.md and figures.
@@ -57,28 +58,32 @@ def solve(
       model: the folder in which `sake-jax train` has made other models than those in the box, each
         in one of its task's name.
       tasks: names with commas, 'countdown-3,countdown-4,products' by default.
+      methods: names of `METHODS` with semicolons, all by default; the temperature is always there.
       samples: of a group that is to solve a problem, 32 by default. Votes are of five.
     """
     chosen = [one_of("task", name, tuple(GAMES)) for name in (tasks or ",".join(GAMES)).split(",")]
     chosen = chosen[:1] if quick else chosen
     count = whole("samples", (8 if quick else TOGETHER) if samples is None else samples)
     sizes, seeds = (QUICK, 1) if quick else (PROBLEMS, seeds)
-    methods = QUICK_METHODS if quick else tuple(METHODS)
+    compared = QUICK_METHODS if quick else tuple(METHODS)
+    if methods is not None:
+        wanted = [one_of("method", name.strip(), tuple(METHODS)) for name in methods.split(";")]
+        compared = tuple(dict.fromkeys([BASELINE, *wanted]))
     study = Study(folder, {"experiment": "solve", "quick": quick}, progress)
     runs = []
     for name in chosen:
         bench = Bench(name, name if model is None else trained(model, name), sizes)
         for aim, together in (("solve", count), ("vote", VOTERS)):
             about = bench.about | {"aim": aim, "samples": together}
-            cells = [about | cell for method in methods for cell in grid(method, quick)]
+            cells = [about | cell for method in compared for cell in grid(method, quick)]
             study.measure([[cell] for cell in cells], bench.measure)
-            best = [choose(study, about, method) for method in methods]
+            best = [choose(study, about, method) for method in compared]
             tested = [about | cell | {"split": "test"} for cell in best]
             study.measure(
                 [[cell | {"seed": seed} for seed in range(seeds)] for cell in tested], bench.measure
             )
             runs.append(about)
-    report(study, runs, methods, quick)
+            report(study, runs, compared, quick)
     return study
 
 

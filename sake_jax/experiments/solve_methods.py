@@ -37,7 +37,7 @@ class SolveMethod:
     guidance: Callable[[float], sj.Guidance] | None = None
     draw: Callable[[float, float], sj.Guidance] = lambda _, heat: sj.temperature(heat)
     orders: dict[str, Callable[[], Any]] = dataclasses.field(default_factory=lambda: ORDERS)
-    systematic: bool = False
+    noise: Callable[[float], Any] = lambda _: sj.samplers.gumbel
     sigma: bool = False
     """Whether its number is the size of noise on the prompt's embeddings."""
     passes: int = 1
@@ -61,7 +61,7 @@ class SolveMethod:
             guidance=None if self.guidance is None else self.guidance(own),
             draw=self.draw(own, heat),
             reveal=self.orders[order](),
-            noise=sj.systematic() if self.systematic else sj.samplers.gumbel,
+            noise=self.noise(own),
         )
         return made.replace(denoiser=sj.perturbed(lm, own)) if self.sigma else made
 
@@ -80,6 +80,11 @@ def across_by(nats: float) -> sj.Guidance:
     return sj.sake(5.0, scope="batch", self_term=0.0, kl_budget=nats)
 
 
+def even(_: float) -> Any:
+    """Samples share out their draws."""
+    return sj.systematic()
+
+
 HOT = 0.15
 """For which part of a run the control is hot."""
 
@@ -89,7 +94,7 @@ def hot_start(hot: float, heat: float) -> sj.Guidance:
     return sj.temperature(sj.piecewise({0.0: hot, HOT: heat}))
 
 
-HEATS = (0.3, 0.6, 1.0, 1.4)
+HEATS = (0.15, 0.3, 0.5, 1.0)
 METHODS: dict[str, SolveMethod] = {
     BASELINE: SolveMethod(_grid([0.0], HEATS)),
     "top-p": SolveMethod(
@@ -100,33 +105,38 @@ METHODS: dict[str, SolveMethod] = {
         _grid([0.05, 0.2], [0.7, 1.2]),
         draw=lambda p, heat: sj.chain(sj.temperature(heat), sj.min_p(p)),
     ),
-    "hot start": SolveMethod(_grid([2.0, 4.0], [0.3, 0.7]), draw=hot_start),
-    "D-CFG": SolveMethod(_grid([0.5, 1.5], [0.6, 1.0]), guidance=sj.classifier_free, passes=2),
+    "hot start": SolveMethod(_grid([2.0, 4.0], [0.15, 0.5]), draw=hot_start),
+    "D-CFG": SolveMethod(_grid([0.5, 1.5], [0.3, 0.7]), guidance=sj.classifier_free, passes=2),
     "SAKE, the paper's": SolveMethod(
-        _grid([0.5, 2.0], [0.2, 0.7]), guidance=lambda g: sj.paper_sake(g, bandwidth=10.0)
+        _grid([0.5, 2.0], [0.15, 0.5]), guidance=lambda g: sj.paper_sake(g, bandwidth=10.0)
     ),
-    "SAKE": SolveMethod(_grid([0.5, 1.0], [0.6, 1.0]), guidance=sj.sake),
-    "SAKE across": SolveMethod(_grid([0.1, 0.3], [0.3, 0.7]), guidance=across_by),
+    "SAKE": SolveMethod(_grid([0.5, 1.0], [0.3, 0.7]), guidance=sj.sake),
+    "SAKE across": SolveMethod(_grid([0.1, 0.3], [0.15, 0.5]), guidance=across_by),
     "SAKE both": SolveMethod(
-        _grid([0.3, 1.0], [0.3, 0.7]),
+        _grid([0.3, 1.0], [0.15, 0.5]),
         guidance=lambda g: sj.chain(sj.sake(g), across(g)),
     ),
     "SAKE across, early": SolveMethod(
-        _grid([0.5, 2.0], [0.3, 0.7]), guidance=lambda g: across(sj.linear(g, 0.0))
+        _grid([0.5, 2.0], [0.15, 0.5]), guidance=lambda g: across(sj.linear(g, 0.0))
     ),
     "ODD": SolveMethod(
-        _grid([4.0, 16.0], [0.3, 0.7]), guidance=lambda g: sj.odd(sj.linear(g, 0.0))
+        _grid([4.0, 16.0], [0.15, 0.5]), guidance=lambda g: sj.odd(sj.linear(g, 0.0))
     ),
-    "DPP": SolveMethod(_grid([2.0, 8.0], [0.3, 0.7]), guidance=lambda g: sj.dpp(sj.linear(g, 0.0))),
-    "TAPS": SolveMethod(_grid([0.15, 0.35], [0.3, 0.7]), sigma=True),
-    "D5P4": SolveMethod(_grid([0.3, 1.0], [0.3, 0.7]), expand=2),
+    "DPP": SolveMethod(
+        _grid([2.0, 8.0], [0.15, 0.5]), guidance=lambda g: sj.dpp(sj.linear(g, 0.0))
+    ),
+    "TAPS": SolveMethod(_grid([0.15, 0.35], [0.15, 0.5]), sigma=True),
+    "D5P4": SolveMethod(_grid([0.3, 1.0], [0.15, 0.5]), expand=2),
     "even order": SolveMethod(_grid([0.0], HEATS), orders=EVEN),
-    "even draws": SolveMethod(_grid([0.0], HEATS), systematic=True),
-    "even draws and order": SolveMethod(_grid([0.0], HEATS), orders=EVEN, systematic=True),
+    "even draws": SolveMethod(_grid([0.0], HEATS), noise=even),
+    "even draws and order": SolveMethod(_grid([0.0], HEATS), orders=EVEN, noise=even),
+    "crowd": SolveMethod(
+        _grid([0.5, 1.0], [0.1, 0.2]), orders=EVEN, noise=lambda c: sj.systematic(crowd=c)
+    ),
     "even, hot start": SolveMethod(
-        _grid([2.0, 4.0], [0.3, 0.7]), draw=hot_start, orders=EVEN, systematic=True
+        _grid([2.0, 4.0], [0.15, 0.5]), draw=hot_start, orders=EVEN, noise=even
     ),
     "even, SAKE across": SolveMethod(
-        _grid([0.1, 0.3], [0.3, 0.7]), guidance=across_by, orders=EVEN, systematic=True
+        _grid([0.1, 0.3], [0.15, 0.5]), guidance=across_by, orders=EVEN, noise=even
     ),
 }

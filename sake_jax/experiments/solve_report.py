@@ -100,13 +100,13 @@ def _introduction(tested: Reported, quick: bool) -> str:
     words = "A quick run: it shows that all works, and claims nothing. " if quick else ""
     return (
         f"# Solve more\n\n{words}{problems} test problems, {groups} groups of {samples} samples "
-        f"for each ({seeds} {'seed' if seeds == 1 else 'seeds'}), one token a step. Samples of a group "
-        "are drawn together; smaller k are of parts of it. A method's setting is the one with the "
-        f"highest pass@{samples} on development problems among those whose pass@1 is at most a "
-        "point below that of the temperature chosen in the same way; for votes, which are of "
-        "five samples drawn together, the one that votes best. Every method has as many settings, "
-        "in three orders of writing. Differences are paired by problem; 95 % bootstrap intervals "
-        "over problems. An evaluation is one pass of the network for one sample."
+        f"for each ({seeds} {'seed' if seeds == 1 else 'seeds'}), one token a step. Samples of a "
+        "group are drawn together; smaller k are of parts of it. A method's setting is the one "
+        f"with the highest pass@{samples} on development problems among those whose pass@1 is at "
+        "most a point below that of the temperature chosen in the same way; for votes, which are "
+        "of five samples drawn together, the one that votes best. Every method has as many "
+        "settings, in three orders of writing. Differences are paired by problem; 95 % bootstrap "
+        "intervals over problems. An evaluation is one pass of the network for one sample."
     )
 
 

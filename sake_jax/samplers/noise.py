@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from sake_jax.checks import number
 from sake_jax.node import Node
 from sake_jax.precision import safe_log
 from sake_jax.samplers.together import alike, invert, lattice
-from sake_jax.typing import Key, Logits, WindowFlags, WindowTokens
+from sake_jax.typing import Key, Logits, Number, WindowFlags, WindowTokens
 from sake_jax.view import Canvas, View
 
 Noise = Callable[[Array, View, int], Logits]
@@ -115,9 +116,11 @@ def gumbel(keys: Array, view: View, vocabulary: int) -> Logits:
 class Systematic(Node):
     """See `systematic`.
 
-    >>> systematic().couples_samples
-    True
+    >>> systematic(crowd=0.5).crowd, systematic().couples_samples
+    (0.5, True)
     """
+
+    crowd: Number = 0.0
 
     @property
     def couples_samples(self) -> bool:
@@ -125,11 +128,13 @@ class Systematic(Node):
 
     def draw(self, log_q: Logits, keys: Array, view: View, foreseen: WindowFlags) -> WindowTokens:
         """The token of each position that its uniform number stands for."""
-        numbers = lattice(keys, view, view.width, alike(view, foreseen))
-        return invert(jax.nn.softmax(log_q), numbers)
+        same = alike(view, foreseen)
+        many = jnp.sum(same, axis=2, dtype=jnp.float32).reshape(-1, 1, 1)  # each row's group
+        heat = many ** view.number(self.crowd, 3)
+        return invert(jax.nn.softmax(log_q / heat), lattice(keys, view, view.width, same))
 
 
-def systematic() -> Systematic:
+def systematic(crowd: Number = 0.0) -> Systematic:
     """Draws that the samples of a prompt share out among them; each by itself is drawn as ever.
 
     Of m samples with the same canvas, which are about to write at the same positions, the k-th
@@ -139,11 +144,19 @@ def systematic() -> Systematic:
     uniform and independent of all that it was given before, so that its tokens have exactly the
     distribution that they have with `gumbel`: what one sample solves on average stays the same.
 
+    With a `crowd` c above 0 the m samples of such a group draw at a temperature that is m^c times
+    as high: a sample is bold where others stand at the same place, and as careful as `draw` says
+    where it is alone. Then the law is no longer the model's; log-probabilities that are reported
+    stay those of `draw`.
+
     Goes in the place of `noise`. Tokens less likely than about 1e-7 are not resolved.
 
     >>> import sake_jax as sj
     >>> shared = sj.masked(sj.testing.ToyDenoiser(), length=8, noise=sj.systematic())
     >>> shared.couples_samples  # so `generate` keeps the samples of a prompt together
     True
+
+    Args:
+      crowd: c, at least 0.
     """
-    return Systematic()
+    return Systematic(number("crowd", crowd, at_least=0))

@@ -136,6 +136,33 @@ def test_alike_samples_draw_a_token_as_often_as_it_is_due():
     assert (counts <= np.ceil(16 * first + 1e-3)).all()
 
 
+def crowded_law(heat):
+    """Of the first token, where the draw's temperature is so many times as high."""
+    law = left_to_right_law()
+    first = np.array([sum(law[a, b] for b in range(4)) for a in range(4)])
+    return first ** (1 / heat) / (first ** (1 / heat)).sum()
+
+
+def test_a_crowd_draws_at_a_temperature_by_its_size():
+    texts = final(prompts=50, samples=16, noise=sj.systematic(crowd=0.5))
+    counts = (texts[:, :, :1] == np.arange(4)).sum(axis=1)
+    due = 16 * crowded_law(4.0)  # 16^0.5
+    assert (counts >= np.floor(due - 1e-3)).all()
+    assert (counts <= np.ceil(due + 1e-3)).all()
+    alone = final(prompts=8, samples=1, noise=sj.systematic(crowd=2.0))
+    np.testing.assert_array_equal(alone, final(prompts=8, samples=1, noise=sj.systematic()))
+
+
+def test_a_crowd_may_fade_and_is_not_negative():
+    faded = sj.systematic(crowd=sj.piecewise({0.0: 0.5, 0.3: 0.0}))
+    early = final(prompts=20, samples=16, noise=faded)
+    always = final(prompts=20, samples=16, noise=sj.systematic(crowd=0.5))
+    np.testing.assert_array_equal(early[..., 0], always[..., 0])  # the first of two steps
+    assert (early[..., 1] != always[..., 1]).any()
+    with pytest.raises(ValueError, match="crowd must be at least 0"):
+        sj.systematic(crowd=-1.0)
+
+
 @pytest.mark.slow
 def test_a_greedy_step_and_one_sample_are_as_ever():
     cold = final(prompts=4, draw=sj.temperature(0.0))
