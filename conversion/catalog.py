@@ -15,7 +15,7 @@ def built_in() -> dict[str, Path]:
 
     >>> from sake_jax.conversion import built_in
     >>> list(built_in())
-    ['tinystories', 'tinystories-causal']
+    ['countdown-3', 'tinystories', 'tinystories-causal']
     """
     place = Path(str(resources.files("sake_jax"))) / "assets"
     return {file.parent.name: file.parent for file in sorted(place.glob(f"*/{CONFIG}"))}

@@ -95,6 +95,15 @@ def test_stories_are_measured(tmp_path):
     assert "self-BLEU" in told
 
 
+def test_a_puzzle_is_for_its_own_model(tmp_path):
+    words = ("eval", "countdown-3", "--samples", 2, "--limit", 2, "--out", tmp_path / "run")
+    told = call(*words)
+    assert '"model": "countdown-3"' in told
+    assert "pass@1" in told
+    refused = call("eval", "products", code=1)
+    assert "products needs a model of its own" in " ".join(refused.split())
+
+
 def test_search_compares_what_it_chose(problems, tmp_path, monkeypatch):
     few = {
         "temperature": searching.grid(Request(length=4, steps=1), temperature=(0.5, 1.0)),

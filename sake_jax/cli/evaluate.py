@@ -16,6 +16,7 @@ from sake_jax.cli.command import changes, command, fields
 from sake_jax.cli.options import RunOptions, parse_numbers
 from sake_jax.cli.printable import print_line
 from sake_jax.cli.screen import print_markdown
+from sake_jax.conversion import built_in
 from sake_jax.generation import has_chat_template
 from sake_jax.sharding import broadcast_from_leader, is_leader
 
@@ -39,7 +40,7 @@ sake-jax eval humaneval --preset sake-0.2 --samples 32 --k 1,2,8,16,32 --out run
 
 sake-jax eval gsm8k --data test.jsonl --examples train.jsonl --samples 5 --k 1,5 --temperature 0.2
 
-sake-jax eval countdown-3 --model runs/countdown-3/model --samples 32 --k 1,8,32 --batch 256
+sake-jax eval countdown-3 --samples 32 --k 1,8,32 --batch 512
 
 sake-jax eval story --data prompts.txt --model tinystories --length 64 --judge tinystories-causal
 """
@@ -86,7 +87,9 @@ def evaluate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="As in generate; the preset's, or 'tinystories', by default."),
+        typer.Option(
+            help="As in generate; by default the preset's, a puzzle's own, or 'tinystories'."
+        ),
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Answers to each problem.")] = 1,
     k: Ks = "1",
@@ -126,9 +129,11 @@ def evaluate(
     own = {} if chosen.length is None else {"length": chosen.length}
     request = dataclasses.replace(row.request, **own | changed)
     folder = out or Path("runs") / task
+    own_model = task if task in built_in() else row.model
     rule, remedy = f"{task} needs a model of its own", f"train it: sake-jax train {task}; --model"
-    require(model or task not in PUZZLES, rule, "none", f"{remedy} runs/{task}/model")
-    run = dataclasses.replace(run, model=model or row.model)
+    known = model or own_model == task or task not in PUZZLES
+    require(known, rule, "none", f"{remedy} runs/{task}/model")
+    run = dataclasses.replace(run, model=model or own_model)
     configuration = {"task": task, "model": run.model, "samples": samples, "seed": run.seed}
     configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
     if is_leader():

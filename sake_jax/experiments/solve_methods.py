@@ -133,6 +133,12 @@ METHODS: dict[str, SolveMethod] = {
     "crowd": SolveMethod(
         _grid([0.5, 1.0], [0.1, 0.2]), orders=EVEN, noise=lambda c: sj.systematic(crowd=c)
     ),
+    "crowd and ODD": SolveMethod(
+        _grid([1.0, 3.0], [0.1, 0.2]),
+        guidance=lambda g: sj.odd(sj.linear(g, 0.0)),
+        orders=EVEN,
+        noise=lambda _: sj.systematic(crowd=1.0),
+    ),
     "even, hot start": SolveMethod(
         _grid([2.0, 4.0], [0.15, 0.5]), draw=hot_start, orders=EVEN, noise=even
     ),
