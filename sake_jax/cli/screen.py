@@ -1,10 +1,12 @@
 """What the terminal shows of texts: a list, two columns, or a canvas that fills."""
 
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
@@ -15,6 +17,7 @@ import sake_jax as sj
 from sake_jax.cli.compare import Comparison
 from sake_jax.cli.printable import plain_text, printable
 from sake_jax.metrics import format_interval
+from sake_jax.tables import column_widths, fitting_parts
 
 NOISE = "░"
 """What stands for a token that is not written yet."""
@@ -135,4 +138,22 @@ def print_markdown(text: str) -> None:
     """Prints a report as a terminal shows it best."""
     from rich.markdown import Markdown  # the slowest part of rich, for reports only
 
-    Console().print(Markdown(printable(text)))
+    console = Console()
+    lines = printable(text).split("\n")
+    for in_table, run in itertools.groupby(lines, key=lambda line: line.startswith("|")):
+        if not in_table:
+            console.print(Markdown("\n".join(run)))
+            continue
+        for rows in fitting_parts(list(run), console.width):
+            console.print(_report_table(rows, console.width))
+
+
+def _report_table(rows: Sequence[Sequence[str]], width: int) -> Table:
+    """A table of a report, whose words are whole."""
+    head, *others = rows
+    widths = column_widths(rows, width)
+    columns = [Column(Text(name), width=each) for name, each in zip(head, widths, strict=True)]
+    shown = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for row in others:
+        shown.add_row(*map(Text, row))
+    return shown

@@ -200,8 +200,8 @@ def test_curves_mark_the_step(shown):
     titles = [part.text for part in find(shown, ".chart h3")]
     assert titles == [
         "Entropy before → after, nats",
-        "Cov[z, ψ]",
-        "KL moved, nats",
+        "Push towards likely tokens",
+        "How far guidance moved the odds",
         "Tokens written at a step",
     ]
     shown.execute_script("goTo(3)")
