@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 import sake_jax as sj
 from sake_jax import cli
-from sake_jax.cli.compare import ENOUGH, compare_scores, typical_pairs
+from sake_jax.cli.compare import ENOUGH, compare_scores, score_pairs, typical_pairs
 from sake_jax.cli.generate import prepare_prompts
 from sake_jax.cli.options import RunOptions
 from sake_jax.cli.screen import NOISE, Screen
@@ -131,6 +132,18 @@ def test_what_is_clear_and_what_is_not():
     assert few.verdict == "too few to tell"
     gone = np.where(np.arange(32) < 20, np.nan, plain)
     assert compare_scores(scores_of(gone), scores_of(plain))["distinct-2 within"].pairs == 12
+
+
+def test_a_text_that_ends_early_does_not_look_diverse():
+    """Repetition is counted up to the end of the shorter text of a pair."""
+    samples = types.SimpleNamespace(samples=1, texts=[["a b a b a b"]])
+    early = types.SimpleNamespace(samples=1, texts=[["a b a"]])
+    plain, guided = score_pairs(["x"], [samples, early], judge=None)
+    assert plain["distinct-2 within"] == guided["distinct-2 within"] == [1.0]
+    again = types.SimpleNamespace(samples=4, texts=[["a b a b"] * 4, ["a b c"] * 3 + [None]])
+    plain, guided = score_pairs(["x", "y"], [again, again], judge=None)
+    assert plain["distinct-2 together"] == pytest.approx([2 / 12, 2 / 6])
+    assert np.isnan(plain["distinct-2 within"][-1]), "nothing was written"
 
 
 def test_typical_pairs_are_not_the_luckiest():

@@ -34,26 +34,38 @@ Scores = dict[str, np.ndarray]
 """One number for each text, or for each set of texts; not a number where there is nothing."""
 
 
-def score_texts(
-    prompts: Sequence[str], out: sj.Generation, judge: sj.LanguageModel | None
-) -> Scores:
-    """The measures of `LABELS`, text by text; perplexity only with a judge."""
-    from sake_jax import metrics
+def score_pairs(
+    prompts: Sequence[str], runs: Sequence[sj.Generation], judge: sj.LanguageModel | None
+) -> list[Scores]:
+    """The measures of `LABELS` of each run, text by text; perplexity only with a judge.
 
-    groups = [[text or "" for text in group] for group in out.texts]
-    cut = [[metrics.words(text) for text in group] for group in groups]
-    flat = [words for group in cut for words in group]
-    sets = [g[at : at + TOGETHER] for g in cut for at in range(0, len(g) - TOGETHER + 1, TOGETHER)]
-    scores = {
-        "distinct-2 within": [metrics.distinct([t]) if len(t) > 1 else np.nan for t in flat],
-        "distinct-2 together": [metrics.distinct(texts) for texts in sets],
-        "entropy": [metrics.sample_entropy([t]) if t else np.nan for t in flat],
+    Repetition is counted up to the end of a pair's shorter text: a text that ends early would look
+    diverse.
+    """
+    texts = [[text or "" for group in run.texts for text in group] for run in runs]
+    cut = [[sj.metrics.words(text) for text in every] for every in texts]
+    shortest = [min(map(len, pair)) for pair in zip(*cut, strict=True)]
+    before = [prompt for prompt in prompts for _ in range(runs[0].samples)]
+    scores = []
+    for every, words in zip(texts, cut, strict=True):
+        equal = [text[:size] for text, size in zip(words, shortest, strict=True)]
+        scores.append(_repetition(equal, runs[0].samples))
+        if judge is not None:
+            scores[-1]["perplexity"] = np.asarray(sj.metrics.perplexity(judge, every, before).each)
+    return scores
+
+
+def _repetition(texts: Sequence[Sequence[str]], samples: int) -> Scores:
+    """Of texts as words, those of a prompt one after the other."""
+    whole = samples % TOGETHER == 0  # or a set would have texts of two prompts
+    starts = range(0, len(texts), TOGETHER) if whole else ()
+    sets = [texts[at : at + TOGETHER] for at in starts]
+    each = {
+        "distinct-2 within": [sj.metrics.distinct([t]) if len(t) > 1 else np.nan for t in texts],
+        "distinct-2 together": [sj.metrics.distinct(some) for some in sets],
+        "entropy": [sj.metrics.sample_entropy([t]) if t else np.nan for t in texts],
     }
-    if judge is not None:
-        before = [prompt for prompt, group in zip(prompts, groups, strict=True) for _ in group]
-        texts = [text for group in groups for text in group]
-        scores["perplexity"] = metrics.perplexity(judge, texts, before).each
-    return {name: np.asarray(values, float) for name, values in scores.items()}
+    return {name: np.asarray(values, float) for name, values in each.items()}
 
 
 @dataclasses.dataclass(frozen=True)

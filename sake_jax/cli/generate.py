@@ -15,7 +15,7 @@ from rich.console import Console
 import sake_jax as sj
 from sake_jax.checks import require
 from sake_jax.cli.command import command, fields
-from sake_jax.cli.compare import ENOUGH, Comparison, compare_scores, score_texts, typical_pairs
+from sake_jax.cli.compare import ENOUGH, Comparison, compare_scores, score_pairs, typical_pairs
 from sake_jax.cli.options import RunOptions
 from sake_jax.cli.screen import MEASURES, Pair, Screen, print_comparison, print_texts
 from sake_jax.generation import (
@@ -95,7 +95,6 @@ def generate(
     prepared = prepare_prompts(lm, prompts, run)
     if samples is None:
         samples = max(2, -(-ENOUGH // len(prompts))) if compare else 8
-    scores: dict[str, dict[str, Any]] = {}
     results: dict[str, sj.Generation] = {}
     numbers: dict[str, dict[str, float]] = {}
     for variant in variants:
@@ -120,20 +119,19 @@ def generate(
         if is_leader():
             results[variant.name] = out
             numbers[variant.name] = measure(prompts, out, critic) | {"seconds": seconds}
-            if compare:
-                scores[variant.name] = score_texts(prompts, out, critic)
     # The other processes wait until it is printed: one that ends takes the rest with it.
-    broadcast_from_leader(lambda: _print(prompts, results, numbers, scores, as_json))
+    broadcast_from_leader(lambda: _print(prompts, results, numbers, critic, as_json))
 
 
 def _print(
     prompts: list[str],
     results: dict[str, sj.Generation],
     numbers: dict[str, dict[str, float]],
-    scores: dict[str, dict[str, Any]],
+    critic: sj.LanguageModel | None,
     as_json: bool,
 ) -> None:
-    compared = compare_scores(*scores.values()) if scores else {}
+    scores = score_pairs(prompts, list(results.values()), critic) if len(results) > 1 else []
+    compared = compare_scores(*scores) if scores else {}
     if as_json:
         report = _report(prompts, results, numbers)
         if compared:
@@ -141,7 +139,7 @@ def _print(
         typer.echo(json.dumps(report, indent=1))
     elif scores:
         count = next(iter(results.values())).samples
-        chosen = typical_pairs(*scores.values())
+        chosen = typical_pairs(*scores)
         texts = [[out.texts[at // count][at % count] for out in results.values()] for at in chosen]
         pairs = [
             Pair(at + 1, prompts[at // count], *both)

@@ -75,7 +75,8 @@ def print_comparison(
         below.add_row(measure.label, *values)
     console.print(below)
     plain, guided = names
-    console.print(Text(f"{printable(guided)} against {printable(plain)}, pair by pair:"))
+    against = f"{printable(guided)} against {printable(plain)}, pair by pair, at equal length:"
+    console.print(Text(against))
     for measure in compared:
         clear = measure.verdict in ("more", "less")
         console.print(Text(f"  {measure.sentence}", "bold" if clear else ""))

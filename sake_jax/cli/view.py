@@ -10,7 +10,7 @@ import typer
 import sake_jax as sj
 from sake_jax.checks import require
 from sake_jax.cli.command import command, fields
-from sake_jax.cli.compare import FEWEST, compare_scores, score_texts, typical_pairs
+from sake_jax.cli.compare import FEWEST, compare_scores, score_pairs, typical_pairs
 from sake_jax.cli.generate import prepare_prompts
 from sake_jax.cli.options import RunOptions
 from sake_jax.cli.printable import print_line
@@ -64,7 +64,7 @@ def view(
 
 def _typical(prompt: str, runs: list[sj.Generation], name: str) -> tuple[int, str]:
     """The sample that the page opens with, and whether guidance makes a clear difference."""
-    guided, plain = (score_texts([prompt], each, judge=None) for each in runs)
+    guided, plain = score_pairs([prompt], runs, judge=None)
     (opens,) = typical_pairs(plain, guided, 1)
     within = compare_scores(plain, guided).get("distinct-2 within")
     count = runs[0].samples
