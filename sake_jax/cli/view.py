@@ -67,8 +67,7 @@ def _typical(prompt: str, runs: list[sj.Generation], name: str) -> tuple[int, st
     guided, plain = score_pairs([prompt], runs, judge=None)
     (opens,) = typical_pairs(plain, guided, 1)
     within = compare_scores(plain, guided).get("distinct-2 within")
-    count = runs[0].samples
-    said = f"{name} against none in {count} pairs, {within.sentence}." if within else ""
+    said = f"{name} in {within.pairs} pairs, {within.sentence}." if within else ""
     return opens, f"{said} Sample {opens + 1} is near both means.".strip()
 
 

@@ -93,7 +93,7 @@ function drawCell(canvas, cell, event) {
     const token = { given: cell.given, open: cell.coming, written: row.token[event] }[cell.kind];
     const nothing = token === null || token === mask;
     node.classList.toggle("special", data.special.includes(token));
-    say(cell, nothing ? [data.words ? " " : "", "···"] : cut(token, true));
+    say(cell, nothing ? [" ", "···"] : cut(token, true));
   }
   node.classList.toggle("given", cell.kind === "given");
   node.classList.toggle("open", cell.kind === "open");
