@@ -56,7 +56,7 @@ function buildCells(panel, row, text) {
 
 /** "<|endoftext|>" as "endoftext". */
 function nameOfSpecial(piece) {
-  return piece.replace(/^<\|?|\|?>$/g, "") || piece;
+  return piece.match(/^<\|(.+)\|>$/)?.[1] ?? piece;
 }
 
 function say(cell, [space, seen]) {
