@@ -39,7 +39,7 @@ def test_what_is_run_and_what_is_not():
 
 @pytest.mark.slow
 def test_a_newcomers_way(tmp_path):
-    """Needs a package index, half an hour of two cores, and 4 GB of disk."""
+    """Needs a package index: it installs what the pages say, and shortens nothing."""
     clone = shutil.copytree(ROOT, tmp_path / "clone", ignore=shutil.ignore_patterns(*NOT_CLONED))
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
     ours = ("PYTHONPATH", "VIRTUAL_ENV", "XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "COLUMNS")
