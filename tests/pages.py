@@ -59,7 +59,7 @@ SHOWN_ONLY = {
     "JAX_PROCESS_ID=": "several processes; see tests/sharding",
     "sake-jax convert path/to/model ours --mesh tensor=8 --distributed": "several processes",
     "sake-jax generate --distributed": "several processes; see tests/sharding",
-    "sake-jax plan": "needs a compiler for chips that are not here; see tests/planning",
+    "sake-jax plan": "takes minutes; tests/planning/test_tpu.py runs each of them",
     "sake-jax search": "asks for such a model; see tests/evaluate",
     "sake-jax train tinystories": "takes hours; see tests/training",
     "python -m sake_jax.evaluate.harness": "asks for the hub's data; see the tests of the harness",
@@ -91,8 +91,13 @@ def blocks(source: str) -> list[Block]:
     return found
 
 
-def run_page(page: Path) -> Iterator[tuple[Block, str]]:
-    """Runs a page in the working directory; gives the blocks that show an output, and theirs."""
+def run_page(page: Path, short: bool = False) -> Iterator[tuple[Block, str]]:
+    """Runs a page in the working directory; gives the blocks that show an output, and theirs.
+
+    Args:
+      page: a Markdown file.
+      short: runs all commands in small, whose outputs are then not those of the page.
+    """
     namespace: dict = {}
     for block in blocks(page.read_text()):
         where = f"{page.name}, line {block.line}"
@@ -101,7 +106,8 @@ def run_page(page: Path) -> Iterator[tuple[Block, str]]:
         if block.language == "python":
             printed = _execute(block, where, namespace)
         elif block.language == "bash":
-            printed = _commands(block, where)
+            printed = _commands(block, where, short)
+            printed = None if short else printed
         elif name := re.match(r"# ([\w.-]+\.\w+)\n", block.text):
             Path(name[1]).write_text(block.text)  # a file that the next blocks use
         if block.output is not None and printed is not None:
@@ -120,13 +126,13 @@ def _execute(block: Block, where: str, namespace: dict) -> str:
     return printed.getvalue()
 
 
-def _commands(block: Block, where: str) -> str | None:
+def _commands(block: Block, where: str, short: bool) -> str | None:
     """What the last command printed."""
     printed = None
     for line in block.text.replace("\\\n", " ").splitlines():
         command = line.partition(" #")[0].strip()
         if command and not any(command.startswith(start) for start in SHOWN_ONLY):
-            printed = _command(command, block.output is None, where)
+            printed = _command(command, short or block.output is None, where)
     return printed
 
 

@@ -129,7 +129,10 @@ def test_search_compares_what_it_chose(problems, tmp_path, monkeypatch):
         (("eval", "humaneval", "--shard", "2/2"), "a shard's index must be at most 1"),
         (("eval", "humaneval", "--preset", "best"), "preset must be one of"),
         (("eval", "humaneval", "--chat"), "--chat needs a model with a chat template"),
-        (("eval", "humaneval", "--examples", "x.jsonl"), "--examples is for mbpp and gsm8k"),
+        (
+            ("eval", "humaneval", "--examples", "x.jsonl"),
+            "--examples and --shots are for mbpp and gsm8k",
+        ),
         (("eval", "humaneval", "--bandwidth", "2"), "bandwidths are for guidances with a kernel"),
         (("eval", "humaneval", "--guidance", "paper"), "guidance needs a bandwidth"),
         (("report", "nowhere"), "must hold a run of sake-jax eval"),

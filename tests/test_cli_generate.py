@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import jax
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import sake_jax as sj
 from sake_jax import cli
+from sake_jax.cli.compare import ENOUGH, compare_scores, score_pairs, typical_pairs
 from sake_jax.cli.generate import prepare_prompts
 from sake_jax.cli.options import RunOptions
 from sake_jax.cli.screen import NOISE, Screen
@@ -85,10 +88,69 @@ def test_compare_has_both_and_the_judges_word():
     plain = machine("the dog", *SMALL, "--guidance", "none")["no guidance"]
     assert plain["texts"] == found["no guidance"]["texts"], "comparing changes nothing"
     assert "perplexity" not in plain["measures"]
+    compared = found["sake 2"]["compared"]
+    assert compared.keys() == {"distinct-2 within", "entropy", "perplexity"}, "two are no set of 4"
+    assert {each["verdict"] for each in compared.values()} == {"too few to tell"}
+    assert {each["pairs"] for each in compared.values()} == {2}
     code, output = run("the dog", *SMALL, "--compare", "--judge", "none")
     assert code == 0
     assert "no guidance" in output
     assert "perplexity" not in output
+    assert "Pairs 1 and 2 of 2" in output
+    assert "too few to tell" in output
+
+
+def test_a_comparison_draws_enough_unless_told(monkeypatch, tmp_path):
+    """As many pairs in all as its verdict needs, whatever the number of prompts."""
+    asked = []
+
+    def stop(*_, samples, **__):
+        asked.append(samples)
+        raise ValueError("that is all")
+
+    monkeypatch.setattr(sj, "generate", stop)
+    file = tmp_path / "prompts.txt"
+    file.write_text("one\ntwo\nthree\n")
+    for words in (["x"], ["x", "--compare"], ["--file", str(file), "--compare"]):
+        assert run(*words, "--judge", "none")[0] == 1
+    assert asked == [8, ENOUGH, 11]
+
+
+def scores_of(values):
+    return {"distinct-2 within": np.asarray(values, float)}
+
+
+def test_what_is_clear_and_what_is_not():
+    random = np.random.default_rng(0)
+    plain = random.normal(0.6, 0.1, 32)
+    for gained, verdict in ((0.1, "more"), (-0.1, "less"), (0.0, "no clear difference")):
+        noise = random.normal(0, 0.05, 32)
+        noise -= noise.mean()
+        each = compare_scores(scores_of(plain), scores_of(plain + gained + noise))
+        assert each["distinct-2 within"].verdict == verdict
+    few = compare_scores(scores_of(plain[:7]), scores_of(plain[:7] + 0.5))["distinct-2 within"]
+    assert few.verdict == "too few to tell"
+    gone = np.where(np.arange(32) < 20, np.nan, plain)
+    assert compare_scores(scores_of(gone), scores_of(plain))["distinct-2 within"].pairs == 12
+
+
+def test_a_text_that_ends_early_does_not_look_diverse():
+    """Repetition is counted up to the end of the shorter text of a pair."""
+    samples = types.SimpleNamespace(samples=1, texts=[["a b a b a b"]])
+    early = types.SimpleNamespace(samples=1, texts=[["a b a"]])
+    plain, guided = score_pairs(["x"], [samples, early], judge=None)
+    assert plain["distinct-2 within"] == guided["distinct-2 within"] == [1.0]
+    again = types.SimpleNamespace(samples=4, texts=[["a b a b"] * 4, ["a b c"] * 3 + [None]])
+    plain, guided = score_pairs(["x", "y"], [again, again], judge=None)
+    assert plain["distinct-2 together"] == pytest.approx([2 / 12, 2 / 6])
+    assert np.isnan(plain["distinct-2 within"][-1]), "nothing was written"
+
+
+def test_typical_pairs_are_not_the_luckiest():
+    plain, guided = np.array([0.1, 0.5, 0.5, 0.9, 0.52]), np.array([0.9, 0.6, 0.9, 0.2, 0.61])
+    assert typical_pairs(scores_of(plain), scores_of(guided)) == [1, 4]
+    empty = np.array([np.nan, 0.5, 0.6])
+    assert typical_pairs(scores_of(empty), scores_of(plain[:3]), 2) == [1, 2]
 
 
 def test_saved_texts_are_not_written_again(tmp_path):

@@ -150,5 +150,5 @@ def _plan(model: str, sizes: tuple[Any, ...], plans: list[str], compile_it: bool
     targets = []
     for text in plans:
         chips, _, mesh = text.partition(",")
-        targets.append(Target(planning.topology(chips), mesh_sizes(mesh) or None))
+        targets.append(Target(planning.topology(chips, compile_it), mesh_sizes(mesh) or None))
     return plan_tables(Outline(model, *sizes), targets, compile_it)

@@ -60,6 +60,10 @@ Data = Annotated[
 Examples = Annotated[
     Path | None, typer.Option(help="Where few-shot examples come from, for mbpp and gsm8k.")
 ]
+Shots = Annotated[
+    int | None,
+    typer.Option(min=0, help="Examples that a prompt shows; 3 for mbpp, 5 for gsm8k by default."),
+]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first that many problems.")]
 Unsafe = Annotated[
     bool, typer.Option("--unsafe", help="Run programs where they cannot be contained.")
@@ -76,6 +80,7 @@ def evaluate(
     *,
     data: Data = None,
     examples: Examples = None,
+    shots: Shots = None,
     limit: Limit = None,
     preset: Annotated[
         str | None,
@@ -113,7 +118,8 @@ def evaluate(
     Samples go to results.jsonl as they are drawn; a stopped run goes on with the same command.
     Programs that the model wrote run contained, without network, files, or much of anything.
     Without --preset there is no guidance, the temperature is 0.2 and the length 64, or the
-    puzzle's.
+    puzzle's: the plainest row of the paper's tables, which others are held against. What
+    `generate` does by itself is meant to be looked at: --guidance sake --temperature 0.9.
     """
     from sake_jax.evaluate import presets
     from sake_jax.evaluate.run import run as run_task
@@ -125,7 +131,7 @@ def evaluate(
     part, ks = _shard(shard), parse_numbers("--k", k)
     require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
     run.connect()
-    chosen = _task(task, data, examples, limit, _execute(seconds, unsafe))
+    chosen = _task(task, data, _shown(task, examples, shots), limit, _execute(seconds, unsafe))
     own = {} if chosen.length is None else {"length": chosen.length}
     request = dataclasses.replace(row.request, **own | changed)
     folder = out or Path("runs") / task
@@ -180,6 +186,7 @@ def search(
     *,
     data: Data = None,
     examples: Examples = None,
+    shots: Shots = None,
     limit: Limit = None,
     k: Annotated[int, typer.Option(min=1, help="Settings are chosen by pass@k.")] = 8,
     share: Annotated[float, typer.Option(help="Of the problems, to choose on.")] = 0.5,
@@ -197,7 +204,7 @@ def search(
     """
     from sake_jax.evaluate import search as searching
 
-    chosen = _task(task, data, examples, limit, _execute(seconds, unsafe))
+    chosen = _task(task, data, _shown(task, examples, shots), limit, _execute(seconds, unsafe))
     lm, folder = run.load(), out or Path("runs") / f"{task}-search"
     requests = searching.default_grid(request, lm.config.network.D)
     settings = {"k": k, "share": share, "seed": run.seed, "batch": run.batch}
@@ -224,29 +231,35 @@ def _title(request: sj.Request) -> str:
     return f"{request.name}, T {request.temperature:g}"
 
 
+def _shown(task: str, examples: Path | None, shots: int | None) -> dict[str, Any]:
+    """Which examples a prompt shows, of those options that were given."""
+    given = {"examples": examples, "shots": shots}
+    given = {name: value for name, value in given.items() if value is not None}
+    one_of("TASK", task, TASKS)
+    rule = "--examples and --shots are for mbpp and gsm8k"
+    require(task in ("mbpp", "gsm8k") or not given, rule, task, "leave them out")
+    return given
+
+
 def _task(
-    name: str, data: Path | None, examples: Path | None, limit: int | None, run: Any
+    name: str, data: Path | None, shown: dict[str, Any], limit: int | None, run: Any
 ) -> "Task":
     """The task of that name; refuses here rather than after the first answers."""
     from sake_jax.evaluate import gsm8k, humaneval, mbpp, open_ended, puzzle
 
-    one_of("TASK", name, TASKS)
     if name in PUZZLES:
-        for option, given in (("--data", data), ("--examples", examples)):
-            require(given is None, f"{name} is made by code", f"{option} {given}", "leave it out")
+        require(data is None, f"{name} is made by code", f"--data {data}", "leave it out")
         return puzzle(name, limit=limit)
     if name in ("story", "brainstorm"):
         require(data is not None, f"{name} needs prompts", "none", "give a file with --data")
-        require(examples is None, "--examples is for mbpp and gsm8k", name, "leave it out")
         return open_ended(data or "", name=name, limit=limit)
     if name == "humaneval":
-        require(examples is None, "--examples is for mbpp and gsm8k", name, "leave it out")
         run([])  # raises where programs cannot be contained
         return humaneval(data, limit=limit, execute=run)
     if name == "mbpp":
         run([])
-        return mbpp(data, examples=examples, limit=limit, execute=run)
-    return gsm8k(data, examples=examples, limit=limit)
+        return mbpp(data, **shown, limit=limit, execute=run)
+    return gsm8k(data, **shown, limit=limit)
 
 
 def _execute(seconds: float, unsafe: bool) -> Any:

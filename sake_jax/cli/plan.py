@@ -58,7 +58,7 @@ def plan(
     request = dataclasses.replace(sj.Request(length=128), **changed)
     shape = {"batch": batch, "samples": samples, "prompt": prompt, "dtype": dtype}
     job = planning.Job(with_attention(model_config(model), attention), request, **shape)
-    chips = planning.topology(topology)
+    chips = planning.topology(topology, compile_it)
     tried = planning.sweep(job, chips) if sweep else []
     if tried:
         chosen = planning.fastest_that_fits(tried) if compile_it else tried[0]

@@ -1,10 +1,12 @@
 """What the terminal shows of texts: a list, two columns, or a canvas that fills."""
 
 import functools
-from collections.abc import Iterable
-from typing import Any
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
@@ -12,7 +14,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 import sake_jax as sj
+from sake_jax.cli.compare import Comparison
 from sake_jax.cli.printable import plain_text, printable
+from sake_jax.metrics import format_interval
+from sake_jax.tables import column_widths, fitting_parts
 
 NOISE = "░"
 """What stands for a token that is not written yet."""
@@ -39,24 +44,44 @@ def print_texts(
     console.print(Text(line, "dim"))
 
 
+class Pair(NamedTuple):
+    """Two texts from the same noise, without guidance and with it."""
+
+    number: int
+    prompt: str
+    plain: str | None
+    guided: str | None
+
+
 def print_comparison(
     console: Console,
-    prompts: list[str],
-    results: dict[str, sj.Generation],
-    numbers: dict[str, dict[str, float]],
+    names: Sequence[str],
+    pairs: Sequence[Pair],
+    count: int,
+    compared: Sequence[Comparison],
+    seconds: Sequence[float],
 ) -> None:
-    """Two runs side by side, then their numbers."""
-    table = Table(*_headers(results), expand=True, show_lines=True)
-    for at, prompt in enumerate(prompts):
-        columns = [out.texts[at] for out in results.values()]
-        for texts in zip(*columns, strict=True):
-            table.add_row(*(_with_prompt(prompt, text) for text in texts))
+    """Typical pairs of `count`, both runs' means with intervals, and what differs clearly."""
+    table = Table(*_headers(names), expand=True, show_lines=True)
+    for pair in pairs:
+        table.add_row(*(_with_prompt(pair.prompt, text) for text in (pair.plain, pair.guided)))
     console.print(table)
-    below = Table("", *_headers(results))
-    for name in next(iter(numbers.values())):
-        values = (f"{measured[name]:.3g}" for measured in numbers.values())
-        below.add_row(MEASURES[name], *values)
+    shown = " and ".join(str(pair.number) for pair in pairs)
+    typical = f"Pairs {shown} of {count}, near the means of distinct-2 within a text."
+    console.print(Text(f"{typical} --json shows all.", "dim"))
+    below = Table("means, 95 % intervals", *_headers(names))
+    for measure in compared:
+        values = (format_interval(each, measure.form) for each in measure.each)
+        below.add_row(measure.label, *values)
     console.print(below)
+    plain, guided = names
+    against = f"{printable(guided)} against {printable(plain)}, pair by pair, at equal length:"
+    console.print(Text(against))
+    for measure in compared:
+        clear = measure.verdict in ("more", "less")
+        console.print(Text(f"  {measure.sentence}", "bold" if clear else ""))
+    took = " and ".join(f"{each:.1f}" for each in seconds)
+    console.print(Text(f"{took} seconds, compiling included", "dim"))
 
 
 def _headers(names: Iterable[str]) -> list[Column]:
@@ -114,4 +139,22 @@ def print_markdown(text: str) -> None:
     """Prints a report as a terminal shows it best."""
     from rich.markdown import Markdown  # the slowest part of rich, for reports only
 
-    Console().print(Markdown(printable(text)))
+    console = Console()
+    lines = printable(text).split("\n")
+    for in_table, run in itertools.groupby(lines, key=lambda line: line.startswith("|")):
+        if not in_table:
+            console.print(Markdown("\n".join(run)))
+            continue
+        for rows in fitting_parts(list(run), console.width):
+            console.print(_report_table(rows, console.width))
+
+
+def _report_table(rows: Sequence[Sequence[str]], width: int) -> Table:
+    """A table of a report, whose words are whole."""
+    head, *others = rows
+    widths = column_widths(rows, width)
+    columns = [Column(Text(name), width=each) for name, each in zip(head, widths, strict=True)]
+    shown = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for row in others:
+        shown.add_row(*map(Text, row))
+    return shown

@@ -10,10 +10,12 @@ import typer
 import sake_jax as sj
 from sake_jax.checks import require
 from sake_jax.cli.command import command, fields
+from sake_jax.cli.compare import FEWEST, compare_scores, score_pairs, typical_pairs
 from sake_jax.cli.generate import prepare_prompts
 from sake_jax.cli.options import RunOptions
 from sake_jax.cli.printable import print_line
 from sake_jax.generation import Prompt
+from sake_jax.viewer import render_generations
 
 app = typer.Typer()
 
@@ -32,7 +34,7 @@ def view(
     prompt: Annotated[str, typer.Argument(help="The beginning of the text.")],
     *,
     out: Annotated[Path, typer.Option(help="The page.")] = Path("run.html"),
-    samples: Annotated[int, typer.Option(min=1, help="Texts.")] = 4,
+    samples: Annotated[int, typer.Option(min=1, help="Texts.")] = FEWEST,
     run: Annotated[RunOptions, fields(without=("batch", "distributed"))],
     request: Annotated[sj.Request, fields(guidance="sake", temperature=0.9)],
     alone: Annotated[
@@ -42,8 +44,9 @@ def view(
     """Write a page that shows a text being denoised, step by step, in any browser.
 
     Texts with and without guidance, from the same seed, side by side; curves of what guidance
-    did; for each token its candidates and what repels it; how alike the samples are. One file,
-    no network.
+    did; for each token its candidates and what repels it; how alike the samples are. It opens
+    with a typical pair, and says whether texts repeat themselves clearly less. One file, no
+    network.
     """
     rule = "the page must go into a folder that exists"
     require(out.parent.is_dir(), rule, str(out.parent), "make it first")
@@ -53,9 +56,19 @@ def view(
     both = not alone and request.name != plain.name
     wanted = [request, plain][: 1 + both]
     runs = [record_run(lm, each, prepared, samples, run) for each in wanted]
-    page = runs[0].to_html(*runs[1:], names=(request.name, plain.name))
-    path = page.save(out)
+    opens, note = _typical(prompt, runs, request.name) if both else (0, "")
+    names = (request.name, plain.name)
+    path = render_generations(runs, names, lm.tokenizer, opens=opens, note=note).save(out)
     print_line(f"wrote {path}: {path.stat().st_size / 1e6:.2f} MB, open it in a browser")
+
+
+def _typical(prompt: str, runs: list[sj.Generation], name: str) -> tuple[int, str]:
+    """The sample that the page opens with, and whether guidance makes a clear difference."""
+    guided, plain = score_pairs([prompt], runs, judge=None)
+    (opens,) = typical_pairs(plain, guided, 1)
+    within = compare_scores(plain, guided).get("distinct-2 within")
+    said = f"{name} in {within.pairs} pairs, {within.sentence}." if within else ""
+    return opens, f"{said} Sample {opens + 1} is near both means.".strip()
 
 
 def record_run(

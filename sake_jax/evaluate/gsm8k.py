@@ -94,10 +94,12 @@ def _verdict(problem: Problem, text: str) -> Verdict:
 def _pool(data: str | Path | None, examples: str | Path | None, shots: int) -> list[Record]:
     if not shots:
         return []
-    rule, remedy = "examples must be the training set", "name its file, or set shots to 0"
+    rule = "examples must be the training set"
+    remedy = "name its file with --examples, or show none with --shots 0"
     require(data is None or examples is not None, rule, examples, remedy)
     pool = records(examples, FIELDS, hub=HUB._replace(split="train"))
-    rule, remedy = "the training set must have as many records as shots", f"lower {shots} shots"
+    rule = "the training set must have as many records as shots"
+    remedy = f"lower the {shots} of --shots"
     require(len(pool) >= shots, rule, len(pool), remedy)
     return pool
 

@@ -10,7 +10,8 @@ from sake_jax.evaluate.sandbox import run_programs
 from sake_jax.evaluate.task import TESTS, Execute, Problem, Task, by_tests
 
 HUB = Hub("google-research-datasets/mbpp", "full", "test")
-FIELDS = ("task_id", "text", "code", "test_list")
+FIELDS = ("task_id", "code", "test_list")
+"""Of all records; what is asked is `text`, or `prompt` in the sanitized edition."""
 STOP = ("[DONE]",)
 TEST = range(11, 511)
 """The task_ids of the test split."""
@@ -31,7 +32,8 @@ def mbpp(
     """Prompts, stop strings and programs of lm-evaluation-harness's `mbpp`.
 
     Args:
-      data: a file in the format of mbpp.jsonl; the hub's test split by default.
+      data: a file in the format of mbpp.jsonl, or the sanitized edition, sanitized-mbpp.json; the
+        hub's test split by default.
       examples: the file with the examples, task_ids 2, 3 and 4; by default they are looked for
         in `data`, or come from the hub if the problems do.
       shots: how many of them are shown.
@@ -41,7 +43,7 @@ def mbpp(
       limit: takes the first that many problems.
       execute: runs the programs.
     """
-    tasks = [record for record in records(data, FIELDS, hub=HUB) if record["task_id"] in ids]
+    tasks = [record for record in _records(data, HUB) if record["task_id"] in ids]
     tasks = tasks[: None if limit is None else whole("limit", limit)]
     shots = whole("shots", shots, at_least=0, at_most=len(EXAMPLES))
     source = data if examples is None else examples
@@ -60,13 +62,26 @@ def program(problem: Problem, completion: str, setup: bool = True) -> str:
     return "\n".join(parts)
 
 
+def _records(source: str | Path | None, hub: Hub) -> list[Record]:
+    """Records as the full edition has them; the sanitized one has other words for two fields."""
+    every = []
+    for record in records(source, FIELDS, hub=hub):
+        rule = f"problem {record['task_id']} must say what is asked"
+        asked = record.get("text") or record.get("prompt")
+        require(asked, rule, list(record), "as 'text', or 'prompt' in the sanitized edition")
+        setup = record.get("test_setup_code") or "\n".join(record.get("test_imports") or [])
+        every.append(record | {"text": asked, "test_setup_code": setup})
+    return every
+
+
 def _examples(source: str | Path | None, shots: int) -> list[Record]:
     if not shots:
         return []
-    known = {r["task_id"]: r for r in records(source, FIELDS, hub=HUB._replace(split="prompt"))}
+    known = {r["task_id"]: r for r in _records(source, HUB._replace(split="prompt"))}
     missing = [name for name in EXAMPLES[:shots] if name not in known]
     rule = f"examples must hold the task_ids {', '.join(map(str, EXAMPLES[:shots]))}"
-    require(not missing, rule, f"a file without {missing}", "name mbpp.jsonl as examples")
+    remedy = "name mbpp.jsonl with --examples, or show none with --shots 0"
+    require(not missing, rule, f"a file without {missing}", remedy)
     return [known[name] for name in EXAMPLES[:shots]]
 
 

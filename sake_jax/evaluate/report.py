@@ -12,7 +12,7 @@ from sake_jax.checks import require
 from sake_jax.evaluate.results import Results
 from sake_jax.evaluate.task import TESTS
 from sake_jax.evaluate.titles import printed, titles
-from sake_jax.figures import COLOURS, STYLES, panels, save
+from sake_jax.figures import COLOURS, STYLES, legend, panels, save, share_axis
 from sake_jax.files import write_atomically
 from sake_jax.metrics import (
     Estimate,
@@ -190,8 +190,9 @@ def _figure(runs: Named, rules: Sequence[str], path: Path) -> str:
             row[1].plot(ks * run.evaluations.mean(), rates, markersize=4, **style)
         row[0].set(xlabel="k", ylabel=f"pass@k, {rule}", xscale="log")
         row[1].set(xlabel="network evaluations of a problem", xscale="log")
-        row[0].legend(fontsize=8)
+        share_axis(row[0], max(run.correct(rule).any(axis=1).mean() for run in runs.values()))
         for panel in row:
             panel.grid(alpha=0.3)
+    legend(figure, 3)
     save(figure, path)
     return f"![pass@k]({path.name})"

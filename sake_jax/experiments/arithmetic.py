@@ -113,7 +113,7 @@ def arithmetic(
     weights = {model: checksum(params) for model, params in trained.items()}
     study = Study(folder, {"experiment": "arithmetic", **sizes, "weights": weights}, progress)
     study.measure(_groups(models, seeds), lambda group: _measured(group, trained, sizes))
-    series_report.write(study, models, METHODS, seeds, sizes)
+    series_report.write(study, models, METHODS, seeds, sizes, quick)
     return study
 
 

@@ -95,7 +95,8 @@ def brainstorm(
     writer, wide = (asking, length) if plain else (filling, gap)
     texts.measure(study, bench, writer(bench.lm, given, samples, wide), seeds, quick)
     about = f"{_about(plain, given, samples, wide)} {bench.title}"
-    report(study, "Brainstorming", about, ANSWERS if plain else SLOTS, seeds, quick)
+    labels = ANSWERS if plain else SLOTS
+    report(study, "Brainstorming", about, labels, seeds, quick, bench.judge_name)
     return study
 
 

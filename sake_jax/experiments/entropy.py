@@ -15,7 +15,7 @@ import sake_jax as sj
 from sake_jax import figures
 from sake_jax.experiments.frontier import interval
 from sake_jax.experiments.samples import Writer
-from sake_jax.experiments.study import Cell, Result, Study
+from sake_jax.experiments.study import Cell, Result, Study, marked
 from sake_jax.experiments.watching import Watched, agreement, modulation, watched
 from sake_jax.metrics import format_interval
 from sake_jax.tables import table
@@ -85,7 +85,7 @@ def entropy(
         for strength in strengths
     ]
     study.measure(groups, lambda group: [_measured(study, writer, bandwidth, *group)])
-    _report(study, options, strengths, seeds)
+    _report(study, options, strengths, seeds, quick)
     return study
 
 
@@ -116,15 +116,18 @@ def _points_file(study: Study, method: str, strength: float) -> Path:
     return study.folder / f"points-{method}-{strength:g}.npz"
 
 
-def _report(study: Study, options: Cell, strengths: tuple[float, ...], seeds: int) -> None:
+def _report(
+    study: Study, options: Cell, strengths: tuple[float, ...], seeds: int, quick: bool
+) -> None:
     changes = _lines(study, METHODS, strengths, CHANGES, seeds)
     ranks = _lines(study, tuple(SAKE), strengths, RANKS, seeds)
-    parts = [_about(options, seeds), "## The change of entropy", table(changes)]
+    parts = [marked(_about(options, seeds), quick), "## The change of entropy", table(changes)]
     parts += ["## Cov[z, ψ] and redundancy", table(ranks)]
-    parts += [_verdict(study, method, strengths[-1], seeds) for method in SAKE]
+    if not quick:
+        parts += [_verdict(study, method, strengths[-1], seeds) for method in SAKE]
     study.write("table.md", "\n\n".join(parts) + "\n")
-    _predictions(study, strengths)
-    _modulations(study, strengths[-1])
+    _predictions(study, strengths, quick)
+    _modulations(study, strengths[-1], quick)
 
 
 def _lines(
@@ -189,7 +192,7 @@ def _some(points: np.ndarray, count: int) -> np.ndarray:
     return points[:, order[:count]]
 
 
-def _predictions(study: Study, strengths: tuple[float, ...]) -> Path:
+def _predictions(study: Study, strengths: tuple[float, ...], quick: bool) -> Path:
     """Measured against predicted changes: a panel for each strength, a mark for each method."""
     figure, (axes,) = figures.panels(1, len(strengths), (4.4 * len(strengths), 4.2))
     for place, strength in zip(axes, strengths, strict=True):
@@ -201,11 +204,11 @@ def _predictions(study: Study, strengths: tuple[float, ...]) -> Path:
         place.set(title=f"γ = {strength:g}", xlabel="predicted, -γ Cov[z, ψ], nats")
         place.grid(alpha=0.3)
     axes[0].set_ylabel("measured change of entropy, nats")
-    axes[0].legend(fontsize=8)
-    return figures.save(figure, study.folder / "prediction.png")
+    figures.legend(figure, len(METHODS) + 1)
+    return figures.save(figure, study.folder / "prediction.png", quick)
 
 
-def _modulations(study: Study, strength: float) -> Path:
+def _modulations(study: Study, strength: float, quick: bool) -> Path:
     """Covariance against redundancy, position by position, with means of equal groups."""
     figure, (axes,) = figures.panels(1, len(SAKE), (5.0 * len(SAKE), 4.2))
     for place, method in zip(axes, SAKE, strict=True):
@@ -217,5 +220,5 @@ def _modulations(study: Study, strength: float) -> Path:
         place.axhline(0, color="black", linewidth=0.8, linestyle="--")
         place.set(title=f"{method}, γ = {strength:g}", xlabel="redundancy, Σ_j W_ij")
     axes[0].set_ylabel("γ Cov[z, ψ]: below 0 it flattens")
-    axes[0].legend(fontsize=8)
-    return figures.save(figure, study.folder / "modulation.png")
+    figures.legend(figure)
+    return figures.save(figure, study.folder / "modulation.png", quick)

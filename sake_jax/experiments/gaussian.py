@@ -15,7 +15,7 @@ import sake_jax as sj
 from sake_jax import figures
 from sake_jax.experiments.frontier import gains, hypervolume
 from sake_jax.experiments.lattice import MIXTURES, WalkSetting, target, walk
-from sake_jax.experiments.study import Cell, Result, Study
+from sake_jax.experiments.study import Cell, Result, Study, marked
 from sake_jax.metrics import format_interval
 from sake_jax.tables import table
 
@@ -32,6 +32,8 @@ METHODS = {
 AGAINST = {"SAKE": "temperature", "SAKE, off at last": "temperature, 1 at last"}
 """What a method is held against."""
 SYMBOLS = {name: "γ" if "SAKE" in name else "T" for name in METHODS}
+TITLES = {"ring8": "eight modes on a ring", "grid9": "nine modes on a grid"}
+"""What the mixtures are called."""
 MATTERS = 0.1
 """Strengths from here on are held against temperature at equal density."""
 
@@ -51,7 +53,7 @@ def gaussian(
     seeds = min(seeds, 2) if quick else seeds
     study = Study(folder, {"experiment": "gaussian", **sizes}, progress)
     study.measure(_groups(seeds), lambda group: _measured(study, group, sizes))
-    _report(study, seeds, sizes)
+    _report(study, seeds, sizes, quick)
     return study
 
 
@@ -109,15 +111,17 @@ def curves(study: Study, mixture: str, seeds: int) -> dict[str, np.ndarray]:
     }
 
 
-def _report(study: Study, seeds: int, sizes: dict[str, int]) -> None:
+def _report(study: Study, seeds: int, sizes: dict[str, int], quick: bool) -> None:
     by_mixture = {mixture: curves(study, mixture, seeds) for mixture in MIXTURES}
     limits = ((0, 1.15), (0, 1.02))
     path = study.folder / "frontier.png"
-    figures.trade_off(path, by_mixture, across="density", up="coverage", limits=limits)
+    titled = {TITLES[mixture]: by_method for mixture, by_method in by_mixture.items()}
+    words = {"across": "density", "up": "coverage", "limits": limits}
+    figures.trade_off(path, titled, **words, quick=quick)
     for mixture in MIXTURES:
-        _scatter(study, mixture, sizes["particles"])
+        _scatter(study, mixture, sizes["particles"], quick)
     parts = [
-        _about(seeds, sizes),
+        marked(_about(seeds, sizes), quick),
         *(_section(mixture, by_mixture[mixture]) for mixture in MIXTURES),
     ]
     study.write("table.md", "\n\n".join(parts) + "\n")
@@ -149,10 +153,10 @@ def _section(mixture: str, by_method: dict[str, np.ndarray]) -> str:
     for method, values in by_method.items():
         each = [hypervolume(values[:, seed]) for seed in range(values.shape[1])]
         volumes.append([method, format_interval(each)])
-    return f"## {mixture}\n\n{table(lines)}\n\n{table(volumes)}"
+    return f"## {TITLES[mixture]}\n\n{table(lines)}\n\n{table(volumes)}"
 
 
-def _scatter(study: Study, mixture: str, particles: int) -> Path:
+def _scatter(study: Study, mixture: str, particles: int, quick: bool) -> Path:
     """The paper's figure: temperatures above, strengths below, the target beside."""
     columns = len(SHOWN["SAKE"]) + 1
     size = (2.1 * columns, 4.4)
@@ -166,7 +170,8 @@ def _scatter(study: Study, mixture: str, particles: int) -> Path:
             _cloud(place, points, title)
         _cloud(row[-1], real, "target")
         row[0].set_ylabel(method)
-    figure.suptitle(f"{mixture}: density, coverage", fontsize=10)
+    note = " (a quick run)" if quick else ""
+    figure.suptitle(f"{TITLES[mixture]}: density, coverage{note}", fontsize=10)
     return figures.save(figure, study.folder / f"scatter-{mixture}.png")
 
 

@@ -15,12 +15,14 @@ from sake_jax import figures
 from sake_jax.experiments.bandwidths import SYMBOLS, guidance, sweeps, unguided
 from sake_jax.experiments.frontier import interval
 from sake_jax.experiments.samples import MEASURES, Writer, busy
-from sake_jax.experiments.study import Cell, Result, Study
+from sake_jax.experiments.study import Cell, Result, Study, marked
 from sake_jax.metrics import format_interval
 from sake_jax.tables import table
 
 SHOWN = {"perplexity": ("perplexity",), "distinct-2": ("within", "across")}
 """The figure's rows."""
+RULE = "the value by the rule of thumb"
+"""σ is the rows' median distance, and σ_attn vanishes at the other end of a sample."""
 CLOSE = 10
 """How many per cent above the lowest perplexity are close to it."""
 Runs = Callable[[Cell, str], np.ndarray]
@@ -66,7 +68,7 @@ def sensitivity(
     settings = sweeps(length, strength, quick)
     cells = _groups([unguided(length)], *settings.values(), seeds=seeds)
     study.measure(cells, lambda group: [_measured(writer, normalize, *group)])
-    _report(study, options, settings, seeds)
+    _report(study, options, settings, seeds, quick)
     return study
 
 
@@ -86,7 +88,9 @@ def _measured(writer: Writer, normalize: str, cell: Cell) -> Result:
     return measures | {name: float(np.mean(getattr(signal, name)[at])) for name in names}
 
 
-def _report(study: Study, options: Cell, settings: dict[str, list[Cell]], seeds: int) -> None:
+def _report(
+    study: Study, options: Cell, settings: dict[str, list[Cell]], seeds: int, quick: bool
+) -> None:
     def runs(setting: Cell, name: str) -> np.ndarray:
         """(seeds,) what was measured of a setting; empty where it was not."""
         rows = [study.rows(**setting, seed=seed)[0] for seed in range(seeds)]
@@ -94,7 +98,7 @@ def _report(study: Study, options: Cell, settings: dict[str, list[Cell]], seeds:
 
     base = unguided(options["length"])
     names = [name for name in MEASURES if runs(settings["attention"][0], name).size]
-    parts = [_about(options, seeds, runs(base, "median"))]
+    parts = [marked(_about(options, seeds, runs(base, "median")), quick)]
     for swept, sweep in settings.items():
         lines = [[SYMBOLS[swept], *(MEASURES[name][0] for name in names)]]
         for setting in (base, *sweep):
@@ -102,11 +106,12 @@ def _report(study: Study, options: Cell, settings: dict[str, list[Cell]], seeds:
             cells = [format_interval(v, MEASURES[n][1]) for n, v in values.items()]
             lines.append([_label(swept, setting, base), *cells])
         parts += [f"## {SYMBOLS[swept]}", table(lines)]
-        if "perplexity" in names and seeds > 1:
+        if "perplexity" in names and seeds > 1 and not quick:
             parts.append(_reading(runs, swept, sweep, seeds // 2))
     study.write("table.md", "\n\n".join(parts) + "\n")
     rows = [row for row in SHOWN if set(SHOWN[row]) <= set(names)]
-    _figure(study.folder / "sensitivity.png", runs, settings, rows, base)
+    judge = Path(options["judge"]).name
+    _figure(study.folder / "sensitivity.png", runs, settings, rows, base, judge, quick)
 
 
 def _about(options: Cell, seeds: int, middle: np.ndarray) -> str:
@@ -149,7 +154,13 @@ def _reading(runs: Runs, swept: str, sweep: list[Cell], half: int) -> str:
 
 
 def _figure(
-    path: Path, runs: Runs, settings: dict[str, list[Cell]], rows: list[str], base: Cell
+    path: Path,
+    runs: Runs,
+    settings: dict[str, list[Cell]],
+    rows: list[str],
+    base: Cell,
+    judge: str,
+    quick: bool,
 ) -> Path:
     """A row for each quality, a column for each sweep; unguided as a line with its interval."""
     size = (3.8 * len(settings), 3.2 * len(rows) + 0.3)
@@ -162,14 +173,15 @@ def _figure(
                 _curve(place, across, values, MEASURES[name][0], at)
                 _level(place, runs(base, name), f"{MEASURES[name][0]}, unguided", at)
             if swept != "bandwidth":
-                place.axvline(base[swept], color="0.8", linewidth=3, zorder=0, label="heuristic")
+                place.axvline(base[swept], color="0.8", linewidth=3, zorder=0, label=RULE)
             place.set(xscale="log", xlabel=SYMBOLS[swept])
             place.set_xticks(across, [f"{value:g}" for value in across], fontsize=8)
             place.set_xticks([], minor=True)
             place.grid(axis="y", alpha=0.3)
-        row[0].set_ylabel(quality)
-        row[-1].legend(fontsize=7)
-    return figures.save(figure, path)
+        judged = f"perplexity by {judge}" if quality == "perplexity" else quality
+        row[0].set_ylabel(judged)
+    figures.legend(figure, 3)
+    return figures.save(figure, path, quick)
 
 
 def _curve(axes: Any, across: list[float], runs: list[np.ndarray], name: str, at: int) -> None:

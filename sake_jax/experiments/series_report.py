@@ -14,7 +14,7 @@ from sake_jax.experiments.frontier import (
     non_dominated,
 )
 from sake_jax.experiments.series_methods import ORDERS
-from sake_jax.experiments.study import Study
+from sake_jax.experiments.study import Study, marked
 from sake_jax.metrics import format_interval
 from sake_jax.tables import table
 
@@ -93,21 +93,22 @@ class ModelRuns:
 
 
 def write(
-    study: Study, models: Sequence[str], methods: Methods, seeds: int, sizes: Mapping[str, int]
+    study: Study,
+    models: Sequence[str],
+    methods: Methods,
+    seeds: int,
+    sizes: Mapping[str, int],
+    quick: bool,
 ) -> None:
-    """Writes table.md, and a figure for each model."""
+    """Writes table.md, and a figure for each model; a quick run has no verdicts."""
     model_runs = [
         ModelRuns(study, methods, model, order, seeds) for model in models for order in ORDERS
     ]
     for model in models:
-        _figure(study, model, [part for part in model_runs if part.model == model])
+        _figure(study, model, [part for part in model_runs if part.model == model], quick)
     forms = len(methods) - len(BASELINES)
-    parts = [
-        about(seeds, sizes, forms),
-        summary(model_runs),
-        gained(model_runs),
-        literal(model_runs),
-    ]
+    parts = [marked(about(seeds, sizes, forms), quick)]
+    parts += [] if quick else [summary(model_runs), gained(model_runs), literal(model_runs)]
     parts += map(_section, model_runs)
     study.write("table.md", "\n\n".join(parts) + "\n")
 
@@ -232,13 +233,17 @@ def _lines(part: ModelRuns, method: str) -> list[list[str]]:
     return [[method, *cells] for cells in zip(settings, *columns, strict=True)]
 
 
-def _figure(study: Study, model: str, model_runs: Sequence[ModelRuns]) -> None:
+def _figure(study: Study, model: str, model_runs: Sequence[ModelRuns], quick: bool) -> None:
     """A panel for each order. Of a method only the settings that no other of its own beats: a
     curve through all strengths and temperatures would go back and forth."""
     panels = {}
     for part in model_runs:
         curves = {"temperature": part.front("temperature"), "best SAKE": part.front(part.best())}
-        title = f"{model} model, {part.order} order\nbest SAKE: {part.best()}"
+        title = f"{model} model, {part.order} order"
+        title += "" if quick else f"\nbest SAKE: {part.best()}"
         panels[title] = curves | {method: part.front(method) for method in BESIDE}
     path = study.folder / f"frontier-{model}.png"
-    figures.trade_off(path, panels, across="validity", up="uniqueness", limits=(None, (0, 1.02)))
+    # A quick run's models have learned next to nothing: its points lie on the axes.
+    limits = ((-0.03, 1.03), (-0.03, 1.03)) if quick else (None, (0, 1.02))
+    words = {"across": "validity", "up": "uniqueness", "limits": limits}
+    figures.trade_off(path, panels, **words, quick=quick)

@@ -178,7 +178,8 @@ def _curves(
     )
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.minorticks_off()
-    axes.legend(frameon=False, loc="lower right")
+    figures.share_axis(axes, max(float(runs[name].passes(ks[-1]).mean()) for name in shown))
+    figures.legend(figure, 2)
     figures.save(figure, study.folder / f"{task}-curves.png")
 
 

@@ -66,7 +66,7 @@ def story(
         f"{samples} samples of each of {len(beginnings)} beginnings, {length} tokens, one a step; "
         f"end tokens are forbidden. Perplexity of a sample after its beginning. {bench.title}"
     )
-    report(study, "Stories", about, LABELS, seeds, quick)
+    report(study, "Stories", about, LABELS, seeds, quick, bench.judge_name)
     return study
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sake_jax.figures import QUICK
 from sake_jax.files import write_atomically
 from sake_jax.journal import Journal
 from sake_jax.progress import bar
@@ -65,6 +66,20 @@ class Study:
     def _append(self, cell: Cell, result: Result) -> None:
         self.results[_name(cell)] = cell | result
         self.journal.append([{"cell": cell, "found": result}])
+
+
+def marked(report: str, quick: bool) -> str:
+    r"""A report's beginning; that of a quick run says so below its title.
+
+    >>> print(marked("# Squares\n\nOf small numbers.", quick=True))
+    # Squares
+    <BLANKLINE>
+    **This is a quick run: it shows that all works, and claims nothing.**
+    <BLANKLINE>
+    Of small numbers.
+    """
+    title, _, rest = report.partition("\n\n")
+    return f"{title}\n\n**This is {QUICK}.**\n\n{rest}" if quick else report
 
 
 def _name(cell: Cell) -> str:

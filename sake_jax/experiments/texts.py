@@ -104,8 +104,12 @@ class Bench:
     @property
     def title(self) -> str:
         """Who they are, in a sentence."""
-        writer, judge = (Path(self.names[name]).name for name in ("model", "judge"))
-        return f"Written by {writer}, judged by {judge}."
+        return f"Written by {Path(self.names['model']).name}, judged by {self.judge_name}."
+
+    @property
+    def judge_name(self) -> str:
+        """Whose perplexity it is."""
+        return Path(self.names["judge"]).name
 
 
 def prepare(model: str | Path, judge: str | Path) -> Bench:

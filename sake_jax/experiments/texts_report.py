@@ -15,7 +15,7 @@ from sake_jax.experiments.frontier import (
     interval,
     non_dominated,
 )
-from sake_jax.experiments.study import Study
+from sake_jax.experiments.study import Study, marked
 from sake_jax.experiments.texts import BASELINE, CONTROL, FIRST, HOT
 from sake_jax.metrics import format_interval
 from sake_jax.tables import table
@@ -25,7 +25,13 @@ Curves = dict[str, np.ndarray]
 
 
 def report(
-    study: Study, title: str, about: str, labels: dict[str, str], seeds: int, quick: bool
+    study: Study,
+    title: str,
+    about: str,
+    labels: dict[str, str],
+    seeds: int,
+    quick: bool,
+    judge: str,
 ) -> None:
     """Writes table.md and figures; `labels` are what the diversities are called."""
     rows = study.rows()
@@ -34,10 +40,11 @@ def report(
     for file, keys in {"frontier": ("inside", "across"), "meaning": MEANINGS}.items():
         panels = {there[key]: by_panel[there[key]] for key in keys if key in there}
         if panels:
-            _figure(study.folder / f"{file}.png", panels, file, quick)
+            _figure(study.folder / f"{file}.png", panels, file, quick, judge)
     names = {method: [s.name for s in texts.settings_of(method, quick)] for method in texts.METHODS}
     short = "\n\n".join(verdict(name, each, names) for name, each in by_panel.items())
-    parts = [f"# {title}\n\n{about} {_about(seeds, quick)}", f"## In short\n\n{SHORT}\n\n{short}"]
+    parts = [marked(f"# {title}\n\n{about} {_about(seeds, quick)}", quick)]
+    parts += [] if quick else [f"## In short\n\n{SHORT}\n\n{short}"]
     parts += [f"## What was measured\n\n{_values(study, there, seeds, quick)}"]
     parts += [f"## Against temperature at equal perplexity\n\n{_gains(by_panel, names)}"]
     parts += [f"## Hypervolume\n\n{_volumes(by_panel)}", f"## Examples\n\n{_examples(study)}"]
@@ -193,7 +200,11 @@ def _examples(study: Study) -> str:
     return table(lines)
 
 
-def _figure(path: Path, panels: dict[str, Curves], file: str, quick: bool) -> None:
+SHOWN_AS = {CONTROL: f"hot start: T = {HOT:g} at first"}
+"""Methods whose names say too little for a legend."""
+
+
+def _figure(path: Path, panels: dict[str, Curves], file: str, quick: bool, judge: str) -> None:
     """Perplexity against diversity, a line through the temperatures of each strength."""
 
     def lines(method: str, own: np.ndarray) -> list[np.ndarray]:
@@ -202,8 +213,9 @@ def _figure(path: Path, panels: dict[str, Curves], file: str, quick: bool) -> No
         return [points[strengths == strength] for strength in np.unique(strengths)]
 
     drawn = {
-        title: {method: lines(method, own) for method, own in by_method.items()}
+        title: {SHOWN_AS.get(name, name): lines(name, own) for name, own in by_method.items()}
         for title, by_method in panels.items()
     }
     up = "distinct-2" if file == "frontier" else "mean of 1 - cosine"
-    figures.trade_off(path, drawn, across="perplexity", up=up, log=True)
+    across = f"perplexity by {judge}"
+    figures.trade_off(path, drawn, across=across, up=up, log=True, quick=quick)

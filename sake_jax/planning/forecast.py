@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, Mesh
 
 import sake_jax as sj
+from sake_jax.checks import require
 from sake_jax.models import bytes_per_device
 from sake_jax.planning.chips import GIB
 from sake_jax.planning.count import Cost, CostCounter, trace
@@ -98,6 +99,8 @@ def forecast(
       compile_it: asks the compiler too, which takes half a minute for a large model; otherwise the
         program is traced and counted only.
     """
+    rule = f"asking the compiler for {topology.name} needs a topology with a compiler"
+    require(topology.compiles or not compile_it, rule, "none", "leave out compile_it=False there")
     devices = topology.mesh(mesh)
     arguments = job.arguments(devices)
     cost = step_cost(job, topology, devices, arguments)
@@ -105,7 +108,7 @@ def forecast(
     return _compiled(counted, arguments) if compile_it else counted
 
 
-def step_cost(job: Job, topology: Topology, mesh: Mesh, arguments: Any) -> Cost:
+def step_cost(job: Job, topology: Topology, mesh: Mesh | AbstractMesh, arguments: Any) -> Cost:
     """Of a step on one chip: that of a run, with its beginning, divided by its steps."""
     shares = read_shares(arguments[0].plan, job.canvas())
     chosen = max(1, getattr(job.network, "experts_per_token", 0))

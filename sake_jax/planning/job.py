@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 import sake_jax as sj
 from sake_jax.checks import one_of, require, whole
@@ -106,7 +106,7 @@ class Job:
         """The same job in one of `forms.FORMS`, in place of the request's guidance."""
         return dataclasses.replace(self, request=self.request.unguided, form=form)
 
-    def arguments(self, mesh: Mesh) -> tuple[sj.Sampler, Params, Any, sj.Canvas]:
+    def arguments(self, mesh: Mesh | AbstractMesh) -> tuple[sj.Sampler, Params, Any, sj.Canvas]:
         """What `run` is called with, as shapes on a mesh."""
         sizes = dict(mesh.shape)
         require_heads(self.network, sizes)
@@ -139,12 +139,14 @@ class Job:
         return sj.canvas(prompts, self.request.length, mask_id=noise, positions=places, **options)
 
 
-def _placed(mesh: Mesh, leaf: jax.ShapeDtypeStruct, axes: Axes) -> jax.ShapeDtypeStruct:
+def _placed(
+    mesh: Mesh | AbstractMesh, leaf: jax.ShapeDtypeStruct, axes: Axes
+) -> jax.ShapeDtypeStruct:
     shape = padded(leaf.shape, axes, dict(mesh.shape))
     return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=sharding(mesh, shape, axes))
 
 
-def _on(mesh: Mesh, leaf: Any) -> jax.ShapeDtypeStruct:
+def _on(mesh: Mesh | AbstractMesh, leaf: Any) -> jax.ShapeDtypeStruct:
     """Rows of a batch over the data axis."""
     leaf = jax.typeof(leaf) if not hasattr(leaf, "shape") else leaf
     spec = PartitionSpec("data") if leaf.ndim else PartitionSpec()

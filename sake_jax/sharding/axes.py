@@ -5,11 +5,12 @@ mesh its operands came with, so `constrain` needs no other word of it than the a
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 from jax import Array
+from jax.experimental import mesh_utils
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from sake_jax.checks import require
@@ -57,7 +58,22 @@ def mesh(data: int = 1, fsdp: int = 1, tensor: int = 1) -> Mesh:
     remedy = f"choose sizes with a product of {products}, or see `sake-jax doctor`"
     require(fits, rule, sizes, remedy)
     devices = jax.devices() if everybody else jax.local_devices()[:needed]
-    return jax.make_mesh(sizes, MESH_AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
+    return arrange(sizes, devices)
+
+
+def arrange(sizes: tuple[int, int, int], devices: Sequence[Any]) -> Mesh:
+    """A mesh of these devices, so that neighbours on an axis are near each other.
+
+    Args:
+      sizes: of the axes data, fsdp and tensor; their product is the number of devices.
+      devices: real ones, or those of a topology that is not here.
+
+    >>> dict(arrange((1, 1, 1), jax.devices()[:1]).shape)
+    {'data': 1, 'fsdp': 1, 'tensor': 1}
+    """
+    # An axis may take part of a physical one: a mesh of 8 × 2 on chips that stand 4 × 4.
+    placed = mesh_utils.create_device_mesh(sizes, devices, allow_split_physical_axes=True)
+    return Mesh(placed, MESH_AXES, axis_types=(AxisType.Auto,) * 3)
 
 
 def format_divisors(number: int, *more: int) -> str:
@@ -116,7 +132,7 @@ def shard_shape(shape: tuple[int, ...], axes: Axes, sizes: Mapping[str, int]) ->
     return tuple(n // sizes.get(axis or "", 1) for n, axis in zip(shape, split, strict=True))
 
 
-def sharding(mesh: Mesh, shape: tuple[int, ...], axes: Axes) -> NamedSharding:
+def sharding(mesh: Mesh | AbstractMesh, shape: tuple[int, ...], axes: Axes) -> NamedSharding:
     """The sharding of an array with these logical axes on a mesh.
 
     >>> tuple(sharding(mesh(), (10, 8), ("vocab", "embed")).spec)

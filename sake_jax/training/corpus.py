@@ -62,7 +62,8 @@ def _windows(count: int, length: int, stream: Array, key: Key) -> Array:
 def documents(path: str | Path, data: TextData) -> list[str]:
     """The texts of a file, without empty ones."""
     path = Path(path)
-    require(path.is_file(), "the corpus must be a text file", str(path), "check the recipe")
+    remedy = "check the recipe, and the folder of --data"
+    require(path.is_file(), "the corpus must be a text file", str(path), remedy)
     text = path.read_text(encoding="utf-8")
     text = text.lower() if data.lower else text
     texts = [part.strip() for part in text.split(data.separator)]

@@ -203,6 +203,7 @@ def read(path: str | Path, data: str | Path | None = None) -> Recipe:
 
     Text files are looked for in `data`, by default beside the recipe.
     """
+    built_in = recipes().values()
     path = recipes().get(str(path), Path(path))
     rule = f"the recipe must be a TOML file, or one of {', '.join(recipes())}"
     require(path.is_file(), rule, str(path), "check the path")
@@ -217,7 +218,7 @@ def read(path: str | Path, data: str | Path | None = None) -> Recipe:
     require(not unknown, f"{path} must have name, data, model, training", unknown, "mend it")
     sections = {name: _section(kind, name, written.get(name, {})) for name, kind in parts.items()}
     if isinstance(sections["data"], TextData):
-        sections["data"] = _resolve(sections["data"], place)
+        sections["data"] = _resolve(sections["data"], place, own=data is None and path in built_in)
     return Recipe(name=written.get("name", path.stem), **sections)
 
 
@@ -248,8 +249,10 @@ def read_recipe(path: Path) -> Recipe:
         raise ValueError(f"{path} must hold a recipe, got {error}; {remedy}.") from error
 
 
-def _resolve(data: TextData, place: Path) -> TextData:
-    """The same data with the whole paths of its files."""
+def _resolve(data: TextData, place: Path, own: bool) -> TextData:
+    """The same data with the whole paths of its files; `own` recipes come without them."""
+    rule = f"this recipe needs the texts {data.train} and {data.validation}"
+    require(not own, rule, "no folder", "name the folder that holds them with --data")
     train, validation = ((place / name).resolve() for name in (data.train, data.validation))
     return dataclasses.replace(data, train=str(train), validation=str(validation))
 

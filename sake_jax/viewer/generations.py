@@ -12,7 +12,12 @@ Prompt = str | Sequence[int]
 
 
 def render_generations(
-    runs: Sequence[Generation], names: Sequence[str], tokenizer: Any = None
+    runs: Sequence[Generation],
+    names: Sequence[str],
+    tokenizer: Any = None,
+    *,
+    opens: int = 0,
+    note: str = "",
 ) -> HtmlPage:
     """The page of one generation, or of two of the same prompts side by side.
 
@@ -20,12 +25,15 @@ def render_generations(
       runs: made with trajectory=True by a sampler with record="full".
       names: what they are called; there may be more names than runs.
       tokenizer: the first model's own by default; tokens are shown as ids where it has none.
+      opens: the sample that the page opens with.
+      note: what stands below the title.
     """
     tokenizer = tokenizer or runs[0].tokenizer
     recordings = [
         recording_of(run, name, tokenizer) for run, name in zip(runs, names, strict=False)
     ]
-    return render_page(recordings, tokenizer, _title(runs[0], tokenizer))
+    title = _title(runs[0], tokenizer)
+    return render_page(recordings, tokenizer, title, opens=opens, note=note)
 
 
 def recording_of(run: Generation, name: str, tokenizer: Any = None) -> Recording:

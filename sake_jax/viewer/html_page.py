@@ -31,7 +31,12 @@ class HtmlPage(str):
 
 
 def render_page(
-    runs: Sequence[Recording], tokenizer: Any = None, title: str = "a generation"
+    runs: Sequence[Recording],
+    tokenizer: Any = None,
+    title: str = "a generation",
+    *,
+    opens: int = 0,
+    note: str = "",
 ) -> HtmlPage:
     """The page of one recording, or of two side by side.
 
@@ -39,11 +44,13 @@ def render_page(
       runs: one, or two of the same prompts.
       tokenizer: of the model; tokens are shown as ids without one.
       title: what stands above.
+      opens: the sample that the page opens with.
+      note: what stands below the title.
     """
     parts = {
         "title": html.escape(title),
         "style": _file("page.css"),
-        "payload": json_for_script(payload(runs, tokenizer)),
+        "payload": json_for_script(payload(runs, tokenizer, opens, note)),
         "script": "\n".join(_file(f"{name}.js") for name in SCRIPTS),
     }
     # In one pass, so that nothing inside a part is taken for a place to fill.

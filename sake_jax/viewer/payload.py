@@ -25,12 +25,16 @@ CURVES = ("entropy", "base_entropy", "covariance", "kl")
 """Beside "revealed", which counts."""
 
 
-def payload(runs: Sequence[Recording], tokenizer: Any = None) -> dict[str, Any]:
+def payload(
+    runs: Sequence[Recording], tokenizer: Any = None, opens: int = 0, note: str = ""
+) -> dict[str, Any]:
     """All that the page shows.
 
     Args:
       runs: one, or two of the same prompts, which are set side by side.
       tokenizer: of the model; tokens are shown as ids without one.
+      opens: the sample that the page opens with.
+      note: what stands below the title.
     """
     first, *others = runs
     for other in others:
@@ -42,6 +46,8 @@ def payload(runs: Sequence[Recording], tokenizer: Any = None) -> dict[str, Any]:
     tree = {
         "prompts": [_prompt(ids, at, pieces) for ids, at in _prompts(first)],
         "samples": first.samples,
+        "opens": opens,
+        "note": note,
         "runs": [_run(run, pieces) for run in runs],
     }
     names = {"pieces": pieces.texts, "ids": pieces.ids, "special": pieces.special}

@@ -6,8 +6,8 @@ import pytest
 
 from pages import PAGES, ROOT, blocks, run_page, same, write_outputs
 
-SLOW = {"differ", "evaluate", "pod", "train", "view"}
-"""Pages with programs that no other page has."""
+SLOW = {"README", "differ", "evaluate", "pod", "train", "view"}
+"""Pages with programs that no other page has, or with a command that takes a minute."""
 RUN = [
     pytest.param(page, marks=pytest.mark.slow if page.stem in SLOW else (), id=page.stem)
     for page in PAGES
@@ -29,6 +29,12 @@ def test_page(page, folder):
     for block, printed in run_page(page):
         remedy = f"python tests/pages.py {page.relative_to(ROOT)} writes it there"
         assert same(block.output, printed), f"line {block.line} printed\n{printed}\n{remedy}"
+
+
+def test_readme_in_small(folder):
+    """Its Python as it is shown, its command with few texts; `test_page` has it in full."""
+    for block, printed in run_page(ROOT / "README.md", short=True):
+        assert same(block.output, printed), f"line {block.line} printed\n{printed}"
 
 
 def page_of(folder, *blocks):

@@ -118,6 +118,19 @@ def test_pages_fit_a_phone_and_their_consoles_are_silent(site, browser):
 
 
 @needed
+def test_formulas_have_no_scroll_bars(site, browser):
+    formulas = "[...document.querySelectorAll('.formula')]"
+    wider = f"return {formulas}.map((f) => f.scrollWidth - f.clientWidth)"
+    pages = [path for path in site if 'class="formula"' in path.read_text()]
+    assert pages
+    for path in pages:
+        browser.get(path.as_uri())
+        assert max(browser.execute_script(wider)) <= 0, path.name
+    one = f"return getComputedStyle({formulas}[0]).overflowY"
+    assert browser.execute_script(one) == "hidden", "or a line's room is a pixel short"
+
+
+@needed
 def test_wide_tables_scroll_inside_their_boxes(site, browser):
     (page,) = (path for path in site if path.name == "speed.html")
     boxes = "[...document.querySelectorAll('.table-wrapper')]"

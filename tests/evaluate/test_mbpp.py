@@ -79,8 +79,27 @@ def test_examples_from_another_file(tmp_path, path, here):
     alone = written(tmp_path / "test.jsonl", OWN[4:])
     shots = written(tmp_path / "shots.jsonl", OWN[3::-1])
     assert mbpp(alone, examples=shots, execute=here).problems == mbpp(path, execute=here).problems
-    with pytest.raises(ValueError, match=r"without \[2, 3, 4\]'; name mbpp.jsonl as examples"):
+    with pytest.raises(ValueError, match=r"without \[2, 3, 4\]'; name mbpp.jsonl with --examples"):
         mbpp(alone)
+
+
+def test_the_sanitized_edition(tmp_path, path, here):
+    """The same in other words: `prompt` for `text`, and imports for the code before the tests."""
+    sanitized = [
+        {"prompt" if key == "text" else key: value for key, value in record.items()}
+        for record in OWN
+    ]
+    for record in sanitized:
+        record["test_imports"] = record.pop("test_setup_code", "").splitlines()
+    file = tmp_path / "sanitized-mbpp.json"
+    file.write_text(json.dumps(sanitized))
+    ours, full = mbpp(file, execute=here), mbpp(path, execute=here)
+    assert [p.prompt for p in ours.problems] == [p.prompt for p in full.problems]
+    (verdict,) = ours.judge([(ours.problems[1], OWN[5]["code"])])
+    assert verdict.correct["tests"], "it needs what is imported"
+    file.write_text(json.dumps([{"task_id": 11, "code": "", "test_list": []}]))
+    with pytest.raises(ValueError, match="problem 11 must say what is asked"):
+        mbpp(file)
 
 
 def test_fewer_examples_other_problems_and_limits(tmp_path, path, here):

@@ -43,10 +43,22 @@ def test_the_report(study, cache):
     text = (study.folder / "table.md").read_text()
     for order in ORDERS:
         assert f"## Tied model, {order} order" in text
-        assert f"- tied model, {order} order: hypervolume" in text
     assert "Untied" not in text
     assert text.count("| repulsion across samples | γ = 1, T = 2.4 |") == 1
     assert "seeds that choose, 0; all else is shown on others, 1." in text
+    assert "**This is a quick run" in text
+    assert "Hypervolume of the best form" not in text, "it claims nothing"
+
+
+def test_a_whole_run_has_verdicts(study):
+    """By the quick run's rows: the words are the same."""
+    series_report.write(study, ["tied"], METHODS, 1, QUICK, quick=False)
+    text = (study.folder / "table.md").read_text()
+    for order in ORDERS:
+        assert f"- tied model, {order} order: hypervolume" in text
+    assert "## Hypervolume of the best form" in text
+    assert "quick" not in text
+    series_report.write(study, ["tied"], METHODS, 1, QUICK, quick=True)
 
 
 def test_every_method_is_measured_with_six_settings(study):

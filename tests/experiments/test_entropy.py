@@ -48,7 +48,8 @@ def test_the_report(study):
     text = (study.folder / "table.md").read_text()
     assert text.count("| SAKE | 0.05 |") == 2
     assert text.count("| D-CFG | 1 |") == 1
-    assert "SAKE, repulsion only, γ = 1: Cov[z, ψ]" in text
+    assert "**This is a quick run" in text
+    assert "γ = 1: Cov[z, ψ]" not in text, "it claims nothing"
     for name in ("prediction.png", "modulation.png"):
         assert (study.folder / name).stat().st_size > 10_000
 
@@ -128,5 +129,6 @@ def test_the_verdict_is_plain(tmp_path, monkeypatch, turns):
     monkeypatch.setattr(entropy, "watched", lambda out: made_up(turns))
     entropy.entropy(tmp_path, seeds=2, progress=False)
     text = (tmp_path / "table.md").read_text()
+    assert "SAKE, repulsion only, γ = 1: Cov[z, ψ]" in text
     assert ("the sign turns" in text) == turns
     assert ("would sharpen most of the former" in text) != turns

@@ -49,6 +49,7 @@ def test_the_report(study):
     assert text.count("| unguided |") == 3
     assert f"| {heuristic(8):g}, the heuristic |" in text
     assert "Lowest perplexity" not in text  # nobody judged
+    assert "**This is a quick run" in text
     assert (study.folder / "sensitivity.png").stat().st_size > 10_000
 
 

@@ -1,12 +1,14 @@
 """Plans for the devices of this machine, which stand in for chips that are not here."""
 
 import dataclasses
+import json
 import types
 
 import jax
 import pytest
+from typer.testing import CliRunner
 
-from sake_jax import Request, canvas
+from sake_jax import Request, canvas, cli
 from sake_jax.conversion import model_config
 from sake_jax.planning import (
     Job,
@@ -179,8 +181,24 @@ def test_topologies_that_are_none(name):
 
 def test_a_compiler_that_is_not_installed(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"needs the package libtpu.*pip install"):
+    with pytest.raises(ValueError, match=r"needs the package libtpu.*pip install.*--no-compile"):
         topology("v5e:2x4")
+    words = "plan tests/goldens/llada --topology v5e:4x4 --mesh data=8,tensor=2 --batch 8"
+    words += " --prompt 8 --length 8 --no-compile --json"
+    result = CliRunner().invoke(cli.app, words.split())
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.output)
+    assert report["memory"] is None
+    assert report["mesh"] == {"data": 8, "fsdp": 1, "tensor": 2}
+
+
+@pytest.mark.parametrize("sizes", [{"data": 4, "tensor": 2}, {"fsdp": 8}])
+def test_what_is_only_counted_needs_no_compiler(sizes):
+    apart = Topology("apart", SMALL, 8)
+    counted = forecast(job(guidance="sake"), apart, sizes, compile_it=False)
+    assert counted.cost == forecast(job(guidance="sake"), here(), sizes, compile_it=False).cost
+    with pytest.raises(ValueError, match="needs a topology with a compiler"):
+        forecast(job(), apart, sizes)
 
 
 @pytest.mark.parametrize(

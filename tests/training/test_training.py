@@ -376,6 +376,8 @@ def test_recipes_have_names(tmp_path):
     found = read("tinystories", data=tmp_path)
     assert found.name == "tinystories"
     assert found.data.train == str((tmp_path / "tinystories_train_lower.txt").resolve())
+    with pytest.raises(ValueError, match=r"needs the texts tinystories_train.*with --data"):
+        read("tinystories")
     network = sj.load("tinystories").config.network
     assert (2048, found.model.width, found.model.layers) == (network.V, network.D, network.N)
 

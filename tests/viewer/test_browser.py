@@ -18,8 +18,8 @@ pytestmark = needed
 @pytest.fixture(scope="module")
 def file(recording, words, tmp_path_factory):
     """Two runs of three samples; texts hold markup."""
-    run = dataclasses.replace(recording(size=8), prompts=[[0, 3, 4]])
-    other = dataclasses.replace(recording(size=8, seed=1), prompts=[[0, 3, 4]], name="unguided")
+    run = dataclasses.replace(recording(size=8), prompts=[[0, 1, 4]])
+    other = dataclasses.replace(recording(size=8, seed=1), prompts=[[0, 1, 4]], name="unguided")
     title = "<script>alert('title')</script>"
     return render_page([run, other], words, title).save(
         tmp_path_factory.mktemp("page") / "run.html"
@@ -200,8 +200,8 @@ def test_curves_mark_the_step(shown):
     titles = [part.text for part in find(shown, ".chart h3")]
     assert titles == [
         "Entropy before → after, nats",
-        "Cov[z, ψ]",
-        "KL moved, nats",
+        "Push towards likely tokens",
+        "How far guidance moved the odds",
         "Tokens written at a step",
     ]
     shown.execute_script("goTo(3)")
@@ -247,8 +247,17 @@ def test_markup_in_tokens_is_text(shown):
     assert len(find(shown, "script")) == 2
     assert not find(shown, ".text b")
     said = find(shown, ".text")[0].text
-    assert "<script>alert('token')</script>" in said
+    assert "</script>" in said
     assert "&amp;" in said, "which is what the token says"
+
+
+def test_special_tokens_are_a_mark_and_have_a_name(shown):
+    """No `<|endoftext|>` stands in a text; who asks for the token is told its name."""
+    assert find(shown, ".text")[0].text.startswith("▪")
+    assert "alert('token')" not in find(shown, ".text")[0].text
+    (first, *_) = find(shown, ".text .token.given.special")
+    assert first.get_attribute("aria-label") == "given: <script>alert('token')</script>"
+    assert ask(shown, "nameOfSpecial('<|endoftext|>')") == "endoftext"
 
 
 def test_everything_that_can_be_pressed_has_a_name(shown):

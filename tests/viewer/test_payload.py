@@ -145,6 +145,12 @@ def test_words_ids_and_special_tokens(recording, words):
     assert named["prompts"] == [{"tokens": [0, 1, 2], "first": -3}]
 
 
+def test_the_page_opens_where_it_is_told_to(recording):
+    assert (payload([recording()])["opens"], payload([recording()])["note"]) == (0, "")
+    told = payload([recording()], opens=2, note="no clear difference")
+    assert (told["opens"], told["note"]) == (2, "no clear difference")
+
+
 def test_side_by_side_needs_the_same_prompts(recording):
     with pytest.raises(ValueError, match="must have the same prompts"):
         payload([recording(), recording(prompt=2)])

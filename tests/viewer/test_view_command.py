@@ -37,6 +37,8 @@ def test_writes_one_page_with_both_runs(tmp_path):
     guided, plain = (made["rows"][0] for made in tree["runs"])
     assert any(repel for _, _, repel, *_ in guided["details"].values())
     assert plain["curves"]["kl"] == [0] * 4
+    assert "distinct-2 within a text: too few to tell" in tree["note"]
+    assert f"Sample {tree['opens'] + 1} is near both means" in tree["note"]
 
 
 class Asked:
@@ -49,8 +51,8 @@ class Asked:
         self.calls.append((request, prompt, samples, options.seed))
         return self
 
-    def to_html(self, *others, names):
-        self.shown, self.names = 1 + len(others), names
+    def render(self, runs, names, tokenizer, *, opens, note):
+        self.shown, self.names, self.opens, self.note = len(runs), names, opens, note
         return HtmlPage("a page")
 
 
@@ -58,6 +60,8 @@ class Asked:
 def asked(monkeypatch):
     found = Asked()
     monkeypatch.setattr(view_module, "record_run", found)
+    monkeypatch.setattr(view_module, "render_generations", found.render)
+    monkeypatch.setattr(view_module, "_typical", lambda *_: (2, "no clear difference"))
     return found
 
 
@@ -85,6 +89,7 @@ def test_options_reach_the_run(asked, tmp_path):
     wanted = Request(**named)
     assert asked.calls == [(wanted, "the dog", 3, 5), (wanted.unguided, "the dog", 3, 5)]
     assert asked.names == ("sake 2", "no guidance")
+    assert (asked.opens, asked.note) == (2, "no clear difference")
     assert (tmp_path / "x.html").read_text() == "a page"
 
 
@@ -93,6 +98,7 @@ def test_one_run_alone(asked, tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     assert run("the dog", *arguments)[0] == 0
     assert asked.shown == len(asked.calls) == 1
+    assert (asked.opens, asked.note) == (0, ""), "there is nothing to compare"
     assert Path("run.html").exists(), "where it is written without --out"
 
 

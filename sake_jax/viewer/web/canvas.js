@@ -7,8 +7,12 @@ function visible(piece) {
   return piece.replace(/\n/g, "↵\n").replace(/\t/g, "⇥") || "∅";
 }
 
-/** A piece as [space before it, what is seen]. */
-function cut(piece) {
+const SPECIAL = "▪"; // a token that is no text: the inspector has its name
+
+/** A token's piece as [space before it, what is seen]. */
+function cut(token, short = false) {
+  const piece = data.pieces[token];
+  if (data.special.includes(token)) return ["", short ? SPECIAL : nameOfSpecial(piece)];
   if (!data.words) return [" ", piece];
   if (/^ +$/.test(piece)) return ["", "␣".repeat(piece.length)];
   return piece.startsWith(" ") ? [" ", visible(piece.slice(1))] : ["", visible(piece)];
@@ -50,8 +54,12 @@ function buildCells(panel, row, text) {
   });
 }
 
-function say(cell, piece) {
-  const [space, seen] = cut(piece);
+/** "<|endoftext|>" as "endoftext". */
+function nameOfSpecial(piece) {
+  return piece.match(/^<\|(.+)\|>$/)?.[1] ?? piece;
+}
+
+function say(cell, [space, seen]) {
   cell.space.data = space;
   cell.node.textContent = seen;
 }
@@ -85,7 +93,7 @@ function drawCell(canvas, cell, event) {
     const token = { given: cell.given, open: cell.coming, written: row.token[event] }[cell.kind];
     const nothing = token === null || token === mask;
     node.classList.toggle("special", data.special.includes(token));
-    say(cell, nothing ? (data.words ? " ···" : "···") : data.pieces[token]);
+    say(cell, nothing ? [" ", "···"] : cut(token, true));
   }
   node.classList.toggle("given", cell.kind === "given");
   node.classList.toggle("open", cell.kind === "open");
@@ -112,9 +120,9 @@ function levelOf(row, event) {
 }
 
 function spoken(cell, row, event) {
-  if (cell.kind === "given") return `given: ${data.pieces[cell.given]}`;
+  if (cell.kind === "given") return `given: ${cut(cell.given)[1]}`;
   if (cell.kind === "open") return "not written yet";
   const chance = row.chance[event];
   const odds = chance === null ? "" : `, probability ${shown(probability(chance))}`;
-  return `${data.pieces[row.token[event]]}${odds}, step ${row.step[event] + 1}`;
+  return `${cut(row.token[event])[1]}${odds}, step ${row.step[event] + 1}`;
 }

@@ -10,8 +10,12 @@ const CHARTS = [
     solid: "entropy",
     dashed: "base_entropy",
   },
-  { title: "Cov[z, ψ]", note: "above 0 sharpens, below flattens", solid: "covariance" },
-  { title: "KL moved, nats", note: "how far guidance moved the odds", solid: "kl" },
+  {
+    title: "Push towards likely tokens",
+    note: "above 0 guidance sharpens, below 0 it flattens: Cov[z, ψ]",
+    solid: "covariance",
+  },
+  { title: "How far guidance moved the odds", note: "a KL divergence, in nats", solid: "kl" },
   { title: "Tokens written at a step", note: "click or drag a curve to go there", solid: "revealed" },
 ];
 const SVG = "http://www.w3.org/2000/svg";

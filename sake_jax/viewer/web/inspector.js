@@ -84,8 +84,9 @@ function about(canvas, cell) {
 }
 
 function heading(token) {
-  const title = make("h3", "", cut(data.pieces[token])[1]);
-  if (data.words) title.append(make("small", "", ` token ${data.ids[token]}`));
+  const title = make("h3", "", cut(token)[1]);
+  const kind = data.special.includes(token) ? "special token" : "token";
+  if (data.words) title.append(make("small", "", ` ${kind} ${data.ids[token]}`));
   return title;
 }
 
@@ -108,7 +109,7 @@ function listOf(title, flat, token) {
   for (const [candidate, p] of candidates(flat)) {
     const line = make("div", candidate === token ? "line drawn" : "line");
     line.style.setProperty("--p", p.toFixed(4));
-    const said = cut(data.pieces[candidate])[1];
+    const said = cut(candidate)[1];
     line.append(make("span", "piece", candidate === token ? `▸ ${said}` : said));
     line.append(make("span", "number", p.toFixed(3)));
     box.append(line);
@@ -164,5 +165,5 @@ function wordOf(run, sample, column) {
   const row = rowOf(run, sample);
   const event = writings(row, data.runs[run].columns, state.step)[column];
   const written = event >= 0 && row.token[event] !== data.runs[run].mask;
-  return written ? cut(data.pieces[row.token[event]])[1] : "not written";
+  return written ? cut(row.token[event])[1] : "not written";
 }

@@ -150,9 +150,16 @@ function listen() {
 function begin() {
   const counts = [`${lastStep} steps`, `${data.samples} sample${data.samples > 1 ? "s" : ""}`];
   document.getElementById("summary").textContent = counts.join(", ");
+  const verdict = document.getElementById("verdict");
+  verdict.hidden = !data.note;
+  verdict.textContent = data.note;
   document.body.classList.toggle("ids", !data.words);
   slider.max = lastStep;
-  const title = ({ tokens }) => tokens.map((token) => data.pieces[token]).join(data.words ? "" : " ");
+  const words = (tokens) => tokens.filter((token) => !data.special.includes(token));
+  const title = ({ tokens }) => {
+    const pieces = words(tokens).map((token) => data.pieces[token]);
+    return pieces.join(data.words ? "" : " ");
+  };
   fill("prompt", data.prompts.map((prompt, at) => [at, title(prompt).slice(0, 60) || "(empty)"]));
   fill("sample", Array.from({ length: data.samples }, (_, at) => [at, `${at + 1} of ${data.samples}`]));
   const runs = data.runs.map(({ name }, at) => [String(at), name]);

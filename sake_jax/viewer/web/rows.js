@@ -6,7 +6,7 @@ const lastStep = Math.max(...data.runs.map((run) => run.steps));
 const state = {
   step: 0,
   prompt: 0,
-  sample: 0,
+  sample: data.opens ?? 0,
   shown: data.runs.length > 1 ? "both" : "0",
   pair: null, // {run, samples: [i, j]} of a cell of a similarity map
   colour: "confidence",
