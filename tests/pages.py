@@ -59,6 +59,7 @@ SHOWN_ONLY = {
     "JAX_PROCESS_ID=": "several processes; see tests/sharding",
     "sake-jax convert path/to/model ours --mesh tensor=8 --distributed": "several processes",
     "sake-jax generate --distributed": "several processes; see tests/sharding",
+    "sake-jax play": "serves until somebody stops it; see tests/play",
     "sake-jax plan": "needs a compiler for chips that are not here; see tests/planning",
     "sake-jax search": "asks for such a model; see tests/evaluate",
     "sake-jax train tinystories": "takes hours; see tests/training",

@@ -42,7 +42,7 @@ function drawDesk() {
     control[name].max = Math.max(control[name].max, value || 0);
     control[name].min = Math.min(control[name].min, value || 0);
     show(control[name], value);
-    say_value(name, digits(settings[name]));
+    sayValue(name, digits(settings[name]));
   }
   const kernel = KERNELS.test(settings.guidance);
   const width = settings.bandwidth;
@@ -50,8 +50,9 @@ function drawDesk() {
   median.disabled = !kernel;
   control.bandwidth.disabled = !kernel;
   median.checked = width === null;
+  control.bandwidth.classList.toggle("unused", width === null);
   if (width !== null) show(control.bandwidth, Math.log2(width));
-  say_value("bandwidth", !kernel ? "none" : width === null ? "median" : digits(width));
+  sayValue("bandwidth", !kernel ? "none" : width === null ? "median" : digits(width));
   control.strength.disabled = settings.guidance === "none";
 }
 
@@ -66,7 +67,7 @@ function pick(list, value) {
   list.value = value;
 }
 
-function say_value(name, text) {
+function sayValue(name, text) {
   document.querySelector(`output[for="${name}"]`).textContent = text;
   control[name].setAttribute("aria-valuetext", text);
 }

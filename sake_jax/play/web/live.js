@@ -2,6 +2,7 @@
 // The run on the screen, which grows while it is written: the tree of a recorded run's page.
 
 let data = { prompts: [{ tokens: [], first: 0 }], samples: 0, runs: [], pieces: [], special: [], words: true };
+const NEWLINE = "\n"; // how a newline is shown
 const state = { step: 0, prompt: 0, colour: "confidence" };
 
 /** A tree without any changes yet, of a "begin" event. */

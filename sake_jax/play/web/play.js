@@ -3,6 +3,7 @@
 const narrow = matchMedia("(max-width: 60rem)");
 const PAUSE = { slide: 60, type: 400, compile: 500 }; // milliseconds of quiet before something happens
 const button = { write: document.getElementById("write"), save: document.getElementById("save") };
+let runs = 0; // that were begun
 let running = null; // what ends the run that is being written
 let waiting = null; // for quiet
 let painting = false;
@@ -10,12 +11,18 @@ let following = true; // whether the newest step is shown
 let spent = null; // milliseconds of steps, and programs that were made
 
 function writeSoon(quiet) {
-  clearTimeout(waiting);
+  waitNoMore();
   waiting = setTimeout(write, quiet);
 }
 
-async function write() {
+function waitNoMore() {
   clearTimeout(waiting);
+  waiting = null;
+}
+
+async function write() {
+  waitNoMore();
+  runs++;
   running?.abort();
   const mine = (running = new AbortController());
   history.replaceState(null, "", `?${query()}`);
@@ -27,8 +34,11 @@ async function write() {
     let tree = null;
     spent = { compiled: 0, traced: 0, milliseconds: [] };
     for await (const event of eventsOf(answer.body)) {
-      if (event.kind === "begin") tree = beginning(event);
-      else if (event.kind === "error") throw new Error(event.error);
+      if (mine.signal.aborted) return; // what was on its way
+      if (event.kind === "begin") {
+        tree = beginning(event);
+        if (!data.runs.length) adopt(tree); // better than nothing
+      } else if (event.kind === "error") throw new Error(event.error);
       else if (event.kind === "step") {
         clearTimeout(slow);
         takeStep(tree, event);
@@ -58,14 +68,19 @@ async function ask(what, signal) {
   return answer;
 }
 
+/** Puts a run on the screen. */
+function adopt(tree) {
+  data = tree;
+  state.step = 0;
+  following = true;
+  buildStage();
+  paint();
+}
+
 /** The texts of the run before stay until there is a first step to show. */
 function takeStep(tree, event) {
   grow(tree, event);
-  if (data !== tree) {
-    data = tree;
-    following = true;
-    buildStage();
-  }
+  if (data !== tree) adopt(tree);
   spent.compiled += event.compiled ?? 0;
   spent.traced += event.traced ?? 0;
   if (!event.compiled && !event.traced) {
@@ -82,17 +97,16 @@ function paint() {
   requestAnimationFrame(() => {
     painting = false;
     drawStage();
-    drawSpent();
+    if (data.runs[0].taken) drawSpent();
   });
 }
 
 function drawSpent() {
   const times = data.runs.map((_, run) => middle(spent.milliseconds.map((each) => each[run])));
-  const [guided, plain] = times.map((time) => (time === null ? "…" : `${shown(time)} ms`));
+  const [guided, plain] = times.map((time) => (time === null ? "…" : `${time.toFixed(time < 10 ? 1 : 0)} ms`));
   const both = data.runs.length > 1 ? `${guided} a step with guidance, ${plain} without` : `${guided} a step`;
   const none = !spent.compiled && !spent.traced;
-  const programs = `${spent.compiled} program${spent.compiled === 1 ? "" : "s"} compiled, once`;
-  tell(`${both}; ${none ? "nothing compiled" : programs}`);
+  tell(`${both}; ${none ? "nothing compiled" : `${spent.compiled} compiled, once for this choice`}`);
 }
 
 function middle(values) {
@@ -116,10 +130,13 @@ function drawBusy() {
   texts.setAttribute("aria-busy", running !== null);
   document.body.classList.toggle("writing", running !== null);
   document.getElementById("said").hidden = running !== null || !data.runs.length;
+  if (running) return;
+  for (const { box } of canvases) box.style.minHeight = "";
+  if (data.runs.length) paint();
 }
 
 function stop() {
-  clearTimeout(waiting);
+  waitNoMore();
   running?.abort();
   running = null;
   drawBusy();

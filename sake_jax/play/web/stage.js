@@ -6,6 +6,8 @@ const REPEATED = 0.75; // of the colour in full
 let heads = [];
 
 function buildStage() {
+  // Cards keep their height until the run is over, so that nothing jumps while they fill.
+  const heights = canvases.map(({ box }) => box.offsetHeight);
   texts.replaceChildren();
   texts.classList.toggle("alone", data.runs.length < 2);
   heads = data.runs.map((run, at) => {
@@ -16,21 +18,24 @@ function buildStage() {
     texts.append(head);
     return head;
   });
-  canvases = panels().map((panel) => {
+  canvases = panels().map((panel, at) => {
     const row = rowOf(panel.run, panel.sample);
     const box = make("article", "panel");
     const title = make("h3", "", `${data.runs[panel.run].name}, text ${panel.sample + 1}`);
     title.prepend(make("span", `mark mark-${panel.run}`));
     const text = make("p", "text");
     box.append(title, text);
+    if (heights[at]) box.style.minHeight = `${heights[at]}px`;
     texts.append(box);
-    return { ...panel, row, text, cells: buildCells(panel, row, text) };
+    return { ...panel, row, box, text, cells: buildCells(panel, row, text) };
   });
   slider.max = Math.max(...data.runs.map((run) => run.steps));
 }
 
 function drawStage() {
   const steps = Number(slider.max);
+  const newest = Math.max(...data.runs.map((run) => run.taken));
+  texts.classList.toggle("finished", running === null && state.step === newest);
   slider.value = state.step;
   slider.setAttribute("aria-valuetext", `step ${state.step} of ${steps}`);
   document.getElementById("count").textContent = `${state.step} / ${steps}`;
@@ -42,8 +47,8 @@ function drawStage() {
   }
   heads.forEach((head, at) => {
     const { pairs, repeated } = sums[at];
-    const part = pairs ? ` (${Math.round((100 * repeated) / pairs)} %)` : "";
-    head.lastChild.textContent = `${repeated} of ${pairs} pairs of tokens stood there before${part}`;
+    const part = pairs ? `${Math.round((100 * repeated) / pairs)} %, ` : "";
+    head.lastChild.textContent = `repeated pairs: ${part}${repeated} of ${pairs}`;
   });
 }
 

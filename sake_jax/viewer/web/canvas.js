@@ -4,7 +4,7 @@ const MOST = 4; // nats of entropy that are coloured in full
 let canvases = [];
 
 function visible(piece) {
-  return piece.replace(/\n/g, "↵\n").replace(/\t/g, "⇥") || "∅";
+  return piece.replace(/\n/g, NEWLINE).replace(/\t/g, "⇥") || "∅";
 }
 
 /** A piece as [space before it, what is seen]. */

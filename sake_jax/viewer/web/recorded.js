@@ -12,6 +12,8 @@ const state = {
   colour: "confidence",
 };
 
+const NEWLINE = "↵\n"; // how a newline is shown
+
 /** What is on the screen: one or two of {run, sample}. */
 function panels() {
   if (state.pair) return state.pair.samples.map((sample) => ({ run: state.pair.run, sample }));
