@@ -14,6 +14,7 @@ from sake_jax.cli.generate import prepare_prompts
 from sake_jax.cli.options import RunOptions
 from sake_jax.cli.printable import print_line
 from sake_jax.cli.view import record_run
+from sake_jax.generation import Prompt
 from sake_jax.play import Draft, PlayServer, Studio
 from sake_jax.play.studio import Settings
 
@@ -83,8 +84,9 @@ def serve(studio: Studio, host: str, port: int) -> PlayServer:
 
 def make_studio(lm: sj.LanguageModel, run: RunOptions, draft: Draft, request: sj.Request) -> Studio:
     """What the page asks for, done as the commands `generate` and `view` do it."""
+    recorder = dataclasses.replace(lm)  # with a tokenizer of its own; see `Studio`
 
-    def prepare(prompt: str):
+    def prepare(prompt: str, lm: sj.LanguageModel = lm) -> Prompt:
         (prepared,) = prepare_prompts(lm, [prompt], run)
         return prepared
 
@@ -92,7 +94,8 @@ def make_studio(lm: sj.LanguageModel, run: RunOptions, draft: Draft, request: sj
         request: sj.Request, draft: Draft, watch: Callable[[sj.Canvas], None]
     ) -> sj.Generation:
         own = dataclasses.replace(run, seed=draft.seed)
-        return record_run(lm, request, prepare(draft.prompt), draft.samples, own, watch)
+        prompt = prepare(draft.prompt, recorder)
+        return record_run(recorder, request, prompt, draft.samples, own, watch)
 
     return Studio(
         lm=lm,

@@ -6,6 +6,7 @@ let it grow.
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -73,6 +74,8 @@ class LiveRun:
         )
         self.stop = None if config.eos_id is None else sj.end_tokens([config.eos_id])
         self.pieces = Pieces(lm.tokenizer)
+        self.tokenizing: AbstractContextManager[Any] = nullcontext()
+        """Held while the tokenizer is used, where other threads use it too."""
 
     def events(self) -> Iterator[Event]:
         """What the page is told: "begin", a "step" for each step of both, "end"."""
@@ -87,7 +90,7 @@ class LiveRun:
                 parts = [self._advance(step, *each) for each in zip(streams, seen, strict=True)]
             seen = [tokens for _, tokens in parts]
             told = [run for run, _ in parts]
-            yield {"kind": "step", "step": step, "runs": told, **self.pieces.news(), **count}
+            yield {"kind": "step", "step": step, "runs": told, **self._names(), **count}
             if all(row is not None for run in told for row in run["over"]):
                 break
         yield {"kind": "end"}
@@ -103,8 +106,13 @@ class LiveRun:
             "prompts": [prompt],
             "samples": self.samples,
             "runs": [{"name": each.name, **about} for each in self.requests],
-            **self.pieces.news(),
+            **self._names(),
         }
+
+    def _names(self) -> Event:
+        """The tokens that the page does not know yet."""
+        with self.tokenizing:
+            return self.pieces.news()
 
     def _blank(self) -> np.ndarray:
         """(M, N) what the page shows before the first step: what is given, and noise."""

@@ -1,6 +1,7 @@
 """A model, and what a page may ask of it."""
 
 import dataclasses
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 import sake_jax as sj
@@ -29,6 +30,10 @@ class Studio:
     record: Callable[[sj.Request, Draft, Watch], sj.Generation]
     """A generation with all that its page shows."""
     special_tokens: bool = False
+    # Tokenizers change while they encode, so one thread at a time uses one: those of live runs,
+    # piece by piece, the model's; those of pages, which take seconds, that of `record`.
+    tokenizing: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    saving: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def live(self, settings: Settings) -> LiveRun:
         """The run that settings ask for, before its first step."""
@@ -36,8 +41,11 @@ class Studio:
 
     def run(self, draft: Draft, request: sj.Request) -> LiveRun:
         """A run before its first step, or ValueError."""
-        prompt = self.prepare(draft.prompt)
-        return LiveRun(self.lm, prompt, draft, request, self.special_tokens)
+        with self.tokenizing:
+            prompt = self.prepare(draft.prompt)
+            made = LiveRun(self.lm, prompt, draft, request, self.special_tokens)
+        made.tokenizing = self.tokenizing
+        return made
 
     def page(self, settings: Settings, watch: Watch) -> HtmlPage:
         """The same run as one page that needs no server.
@@ -48,7 +56,8 @@ class Studio:
         """
         draft, request = self.parse(settings)
         wanted = with_and_without(request)
-        runs = [self.record(each, draft, watch) for each in wanted]
+        with self.saving:
+            runs = [self.record(each, draft, watch) for each in wanted]
         return runs[0].to_html(*runs[1:], names=[each.name for each in wanted])
 
     def settings(self) -> dict[str, str | int | float | None]:

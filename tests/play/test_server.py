@@ -1,5 +1,6 @@
 """The server: what it streams, what it refuses, and when it stops."""
 
+import concurrent.futures
 import contextlib
 import http.client
 import itertools
@@ -293,6 +294,19 @@ def test_a_run_that_fails_says_why(server, studio, play, capsys):
     assert answer.status == 500
     assert json.loads(text)["error"] == "RuntimeError: a defect of ours"
     assert "a defect of ours" in capsys.readouterr().err
+
+
+def test_many_runs_and_pages_at_once_write_what_they_write_alone(server):
+    paths = [address("/write", **OWN | {"prompt": word}) for word in ("ab", "cd", "ef")]
+    paths.append(address("/page", **OWN))
+    alone = [get(server, path)[1] for path in paths]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda path: get(server, path)[1], paths * 2))
+    for text, wanted in zip(together, alone * 2, strict=True):
+        if wanted.startswith("data:"):
+            assert without_times(events(text)) == without_times(events(wanted))
+        else:
+            assert text == wanted
 
 
 def test_a_run_as_a_page(server):

@@ -38,7 +38,8 @@ async function write() {
       if (event.kind === "begin") {
         tree = beginning(event);
         if (!data.runs.length) adopt(tree); // better than nothing
-      } else if (event.kind === "error") throw new Error(event.error);
+      } else if (event.kind === "end") speak("Written.");
+      else if (event.kind === "error") throw new Error(event.error);
       else if (event.kind === "step") {
         clearTimeout(slow);
         takeStep(tree, event);
@@ -106,7 +107,8 @@ function drawSpent() {
   const [guided, plain] = times.map((time) => (time === null ? "…" : `${time.toFixed(time < 10 ? 1 : 0)} ms`));
   const both = data.runs.length > 1 ? `${guided} a step with guidance, ${plain} without` : `${guided} a step`;
   const none = !spent.compiled && !spent.traced;
-  tell(`${both}; ${none ? "nothing compiled" : `${spent.compiled} compiled, once for this choice`}`);
+  const programs = `${spent.compiled} programs compiled, once for this choice`;
+  tell(`${both}; ${none ? "nothing compiled" : programs}`);
 }
 
 function middle(values) {
@@ -116,6 +118,11 @@ function middle(values) {
 
 function tell(text) {
   document.getElementById("status").textContent = text;
+}
+
+/** For those who listen: what is told at every step would be too much. */
+function speak(text) {
+  document.getElementById("spoken").textContent = text;
 }
 
 function tellProblem(text) {
@@ -165,6 +172,7 @@ async function copyLink() {
   try {
     await navigator.clipboard.writeText(location.href);
     tell("Link copied: it holds all settings.");
+    speak("Link copied.");
   } catch {
     tell("Copy the address of this page: it holds all settings."); // no clipboard for this page
   }
@@ -210,6 +218,7 @@ function listen() {
     document.documentElement.dataset.mark = mark.value;
     paint();
   });
+  narrow.addEventListener("change", foldSettings);
   slider.addEventListener("input", () => {
     const newest = Math.max(...data.runs.map((run) => run.taken));
     state.step = Math.min(Number(slider.value), newest);
@@ -218,10 +227,15 @@ function listen() {
   });
 }
 
+/** Where there is no room beside the texts, settings are folded; elsewhere nothing unfolds them. */
+function foldSettings() {
+  document.getElementById("settings").open = !narrow.matches;
+}
+
 function begin() {
   beginDesk();
   document.documentElement.dataset.mark = mark.value;
-  document.getElementById("settings").open = !narrow.matches;
+  foldSettings();
   listen();
   write();
 }
