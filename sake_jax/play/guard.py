@@ -34,7 +34,7 @@ def refusal(headers: Mapping[str, str], given: str | None, token: str | None) ->
     'play answers to its own address only, got Host rebound.example:8170; open the printed one.'
 
     Args:
-      headers: of the request.
+      headers: of the request, with capitals as in "Sec-Fetch-Site".
       given: the token in its address.
       token: the one it must have; None where only this machine can ask at all.
     """

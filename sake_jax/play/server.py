@@ -88,7 +88,8 @@ class Handler(BaseHTTPRequestHandler):
         """The page at "/", a run at "/write", the same as a file at "/page"."""
         address = urlsplit(self.path)
         settings = dict(parse_qsl(address.query, keep_blank_values=True))
-        refused = refusal(self.headers, settings.pop("token", None), self.server.token)
+        headers = {name.title(): value for name, value in self.headers.items()}
+        refused = refusal(headers, settings.pop("token", None), self.server.token)
         answers = {"/": self._page, "/write": self._write, "/page": self._save}
         answer = answers.get(address.path)
         try:

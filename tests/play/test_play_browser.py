@@ -331,13 +331,13 @@ def test_marks(page):
     page.settled()
     level = "[...document.querySelectorAll('.text')[0].querySelectorAll('.token:not(.given)')]"
     level += ".map((node) => Number(node.style.getPropertyValue('--level')))"
-    assert ask(browser, level) == [0, *[0.75] * 7], "all pairs but the first stood there before"
+    assert ask(browser, level) == [0, *[0.6] * 7], "all pairs but the first stood there before"
     assert ask(browser, "repeats(0, data.runs[0].rows[0]).repeated") == 6
     choose(browser, "mark", "confidence")
     page.settled()
     chance = "data.runs[0].rows[0].chance"
     assert any(ask(browser, chance))
-    assert ask(browser, level) != [0, *[0.75] * 7]
+    assert ask(browser, level) != [0, *[0.6] * 7]
     choose(browser, "mark", "nothing")
     page.settled()
     assert ask(browser, level) == [0] * 8

@@ -141,6 +141,7 @@ def test_an_empty_value_is_not_given_but_an_empty_prompt_is(server, studio):
         {"Origin": "http://127.0.0.1:1"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
+        {"sec-fetch-site": "cross-site"},
     ],
     ids=str,
 )

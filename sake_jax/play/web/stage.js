@@ -2,7 +2,7 @@
 
 const texts = document.getElementById("texts");
 const slider = document.getElementById("slider");
-const REPEATED = 0.75; // of the colour in full
+const REPEATED = 0.6; // of the colour in full
 let heads = [];
 
 function buildStage() {
