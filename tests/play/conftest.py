@@ -63,6 +63,12 @@ def serving(studio, host="127.0.0.1"):
             thread.join()
 
 
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch, tmp_path):
+    """The user's own cache of programs stays as it is."""
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
+
+
 @pytest.fixture(scope="session")
 def lm(tmp_path_factory):
     return byte_llada(tmp_path_factory.mktemp("model"))

@@ -178,10 +178,9 @@ async function copyLink() {
   }
 }
 
-/** A whole number that was not the seed. */
-function newSeed() {
+function nextSeed() {
   const [, most] = about.bounds.seed;
-  return Math.floor(Math.random() * Math.min(most, 1e6));
+  return Number(settings.seed) < most ? Number(settings.seed) + 1 : 0;
 }
 
 function touch(event) {
@@ -208,7 +207,7 @@ function listen() {
   });
   document.addEventListener("keydown", (event) => event.key === "Escape" && stop());
   document.getElementById("again").addEventListener("click", () => {
-    settings.seed = newSeed();
+    settings.seed = nextSeed();
     drawDesk();
     write();
   });
