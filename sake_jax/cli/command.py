@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from sake_jax.cli.errors import plain_errors
 
@@ -145,7 +146,7 @@ def parse_fields(function: Function, given: Mapping[str, str]) -> Any:
     app.command()(with_options(function, contextlib.nullcontext))
     arguments = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
     try:
-        return typer.main.get_command(app).main(arguments, standalone_mode=False)
+        return get_command(app).main(arguments, standalone_mode=False)
     except Exception as error:
         # Of typer's or of click's, whichever this typer reads options with.
         words = getattr(error, "format_message", None)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 import sake_jax as sj
-from sake_jax.checks import require
 from sake_jax.cli.command import command, fields, parse_fields
 from sake_jax.cli.generate import prepare_prompts
 from sake_jax.cli.options import RunOptions
@@ -78,8 +77,7 @@ def serve(studio: Studio, host: str, port: int) -> PlayServer:
     except (OSError, UnicodeError) as error:
         rule = f"play must be able to listen at {host}, port {port}"
         remedy = "another play may run there: give another --port, or 0 for any, or another --host"
-        require(False, rule, str(error), remedy)
-        raise
+        raise ValueError(f"{rule}, got {error}; {remedy}.") from error
 
 
 def make_studio(lm: sj.LanguageModel, run: RunOptions, draft: Draft, request: sj.Request) -> Studio:

@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 
-import jax
+from jax import monitoring
 
 EVENTS = {
     "/jax/core/compile/jaxpr_trace_duration": "traced",
@@ -23,7 +23,7 @@ def _listen(event: str, seconds: float, **about: object) -> None:
         counts[EVENTS[event]] += 1
 
 
-jax.monitoring.register_event_duration_secs_listener(_listen)
+monitoring.register_event_duration_secs_listener(_listen)
 
 
 @contextlib.contextmanager
