@@ -59,6 +59,7 @@ SHOWN_ONLY = {
     "JAX_PROCESS_ID=": "several processes; see tests/sharding",
     "sake-jax convert path/to/model ours --mesh tensor=8 --distributed": "several processes",
     "sake-jax generate --distributed": "several processes; see tests/sharding",
+    "sake-jax play": "serves until somebody stops it; see tests/play",
     "sake-jax plan": "takes minutes; tests/planning/test_tpu.py runs each of them",
     "sake-jax search": "asks for such a model; see tests/evaluate",
     "sake-jax train tinystories": "takes hours; see tests/training",

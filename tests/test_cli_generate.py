@@ -219,6 +219,11 @@ def test_a_stop_string_ends_a_text():
             ["x", "--sampler", "ancestral", "--block", "8"],
             "block is for masked, block or revising decoding",
         ),
+        (["x", "--order", "backwards"], "order must be one of 'auto', 'confidence'"),
+        (
+            ["x", "--sampler", "ancestral", "--order", "random"],
+            "reveal is for masked, block or revising decoding, got 'random'",
+        ),
         (["x", "--sampler", "block"], "block needs a model of block diffusion"),
         (["x", "--compare", "--judge", "tinystories"], "must be a causal model"),
         (["x", "--mesh", "8"], "mesh must name axes"),
@@ -259,6 +264,8 @@ def test_requests_become_samplers(lm):
     wanted = sj.chain(sj.top_p(0.9), sj.sake(2.0), sj.sake(2.0, scope="batch", self_term=0.0))
     assert both == wanted
     assert request(guidance="cfg").guided() == sj.chain(sj.classifier_free(1.0))
+    entropy = sj.masked(lm, length=64, reveal=sj.reveal.low_entropy).reveal
+    assert request(order="entropy").build(lm).reveal == entropy != usual.reveal
 
 
 def test_families_have_their_own_samplers():

@@ -15,7 +15,7 @@ from sake_jax.checks import require
 from sake_jax.cli.command import changes, command, fields
 from sake_jax.cli.options import RunOptions
 
-COMMANDS = ("generate", "view", "eval", "plan")
+COMMANDS = ("generate", "play", "view", "eval", "plan")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +97,7 @@ def test_fields_that_are_not_there_are_our_mistake():
 LEFT_OUT = {
     "eval": {"special_tokens"},
     "plan": {"seed", "chat", "distributed", "special_tokens"},
+    "play": {"batch", "distributed"},
     "view": {"batch", "distributed"},
 }
 """Fields that are no options of a command."""

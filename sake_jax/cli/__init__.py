@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sake_jax.cli import bench, checkpoints, evaluate, experiment, generate, plan, train, view
+from sake_jax.cli import bench, checkpoints, evaluate, experiment, generate, plan, play, train, view
 
 DISTRIBUTION = "sake-jax"
 
@@ -37,6 +37,7 @@ app.add_typer(evaluate.app)
 app.add_typer(experiment.app)
 app.add_typer(generate.app)
 app.add_typer(plan.app)
+app.add_typer(play.app)
 app.add_typer(train.app)
 app.add_typer(view.app)
 

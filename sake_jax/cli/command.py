@@ -10,14 +10,16 @@ A field's metadata is what `typer.Option` takes: its help, its bounds, and as "f
 where they are not the field's own.
 """
 
+import contextlib
 import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from sake_jax.cli.errors import plain_errors
 
@@ -93,8 +95,15 @@ def command(app: typer.Typer, name: str | None = None, **about: Any) -> Callable
     return register
 
 
-def with_options(function: Function) -> Function:
-    """The function with an option for each field in place of each parameter with `Fields`."""
+def with_options(
+    function: Function, errors: Callable[[], contextlib.AbstractContextManager[None]] = plain_errors
+) -> Function:
+    """The function with an option for each field in place of each parameter with `Fields`.
+
+    Args:
+      function: of a command.
+      errors: what becomes of errors in it, also where a dataclass refuses its values.
+    """
     signature = inspect.signature(function, eval_str=True)
     tables: dict[str, tuple[type, Fields, list[str]]] = {}
     parameters: list[inspect.Parameter] = []
@@ -109,7 +118,7 @@ def with_options(function: Function) -> Function:
 
     @functools.wraps(function)
     def run(**values: Any) -> Any:
-        with plain_errors():  # also where a dataclass refuses its values
+        with errors():
             for name, (table, chosen, options) in tables.items():
                 given = {option: values.pop(option) for option in options}
                 if chosen.changes_of is not None:
@@ -122,6 +131,28 @@ def with_options(function: Function) -> Function:
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
+
+
+def parse_fields(function: Function, given: Mapping[str, str]) -> Any:
+    """What a function returns for options by their names, read as the command line reads them.
+
+    Raises ValueError with the words of the command line where it refuses one.
+
+    Args:
+      function: with parameters as those of a command.
+      given: values of options, such as {"top_p": "0.9"}.
+    """
+    app = typer.Typer(add_completion=False)
+    app.command()(with_options(function, contextlib.nullcontext))
+    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    try:
+        return get_command(app).main(arguments, standalone_mode=False)
+    except Exception as error:
+        # Of typer's or of click's, whichever this typer reads options with.
+        words = getattr(error, "format_message", None)
+        if words is None:
+            raise
+        raise ValueError(words()) from error
 
 
 def _table(annotation: Any) -> tuple[type, Fields | None]:

@@ -1,6 +1,7 @@
 """The command that shows how a text came to be."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -72,9 +73,14 @@ def _typical(prompt: str, runs: list[sj.Generation], name: str) -> tuple[int, st
 
 
 def record_run(
-    lm: sj.LanguageModel, request: sj.Request, prompt: Prompt, samples: int, run: RunOptions
+    lm: sj.LanguageModel,
+    request: sj.Request,
+    prompt: Prompt,
+    samples: int,
+    run: RunOptions,
+    watch: Callable[[sj.Canvas], None] | None = None,
 ) -> sj.Generation:
-    """A generation of one prompt, with all that the page shows."""
+    """A generation of one prompt, with all that the page shows; see `generate` for `watch`."""
     return sj.generate(
         lm,
         request.build(lm).replace(record="full"),
@@ -84,5 +90,6 @@ def record_run(
         key=jax.random.key(run.seed),
         special_tokens=run.special_tokens,
         trajectory=True,
-        progress=sys.stderr.isatty(),
+        progress=sys.stderr.isatty() and watch is None,
+        watch=watch,
     )

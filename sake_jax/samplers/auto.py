@@ -35,7 +35,8 @@ def sampler_for(lm: LanguageModel, *, length: int, kind: str = "auto", **options
         require(known, f"{name} must be an option of a sampler", given[name], "check its name")
         words = " or ".join([*filter(None, [", ".join(known[:-1])]), known[-1]])
         rule, remedy = f"{name} is for {words} decoding", "leave it out"
-        require(False, rule, given[name], f"{remedy}: this is {kind!r}")
+        got = getattr(given[name], "__name__", given[name])  # a function by its name
+        require(False, rule, got, f"{remedy}: this is {kind!r}")
     return PRESETS[kind](lm, length=length, **given)
 
 

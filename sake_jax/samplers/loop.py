@@ -88,13 +88,19 @@ def prepared(sampler: Sampler, params: Params) -> Params:
 
 
 def _scan(
-    sampler: Sampler, params: Params, key: Key, state: RunState, steps: int, trajectory: bool
+    sampler: Sampler,
+    params: Params,
+    key: Key,
+    state: RunState,
+    steps: int,
+    trajectory: bool,
+    stop: Stop | None = None,
 ) -> tuple[RunState, tuple[Info, Array | None]]:
     """So many steps, one after the other, none left out."""
     params = prepared(sampler, params)
 
     def body(state: RunState, _: None) -> tuple[RunState, tuple[Info, Array | None]]:
-        state, info = advance(sampler, params, key, state)
+        state, info = advance(sampler, params, key, state, stop)
         return state, (info, state.canvas.tokens if trajectory else None)
 
     return jax.lax.scan(body, state, None, length=steps)
@@ -243,11 +249,13 @@ def stream(
     canvas: Canvas,
     cache: Any = None,
     *,
+    stop: Stop | None = None,
     chunk: int = 1,
 ) -> Iterator[tuple[Canvas, Info]]:
     """As `run`, but yields the canvas and the Info after every `chunk` steps, for display.
 
-    Each chunk is the same compiled program; nothing calls back from inside it.
+    Each chunk is the same compiled program; nothing calls back from inside it. Rows end where
+    `stop` says, as those of `run_until` do.
 
     >>> import sake_jax as sj
     >>> process = sj.identity_process(draws_mask=False)
@@ -260,5 +268,5 @@ def stream(
     state = _begin(sampler, params, key, canvas, cache)
     for at in range(0, sampler.plan.steps, chunk):
         steps = min(chunk, sampler.plan.steps - at)
-        state, (info, _) = _scan_steps(sampler, params, key, state, steps, False)
+        state, (info, _) = _scan_steps(sampler, params, key, state, steps, False, stop)
         yield state.canvas, info

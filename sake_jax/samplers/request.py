@@ -9,10 +9,20 @@ from sake_jax import guidance as guidances
 from sake_jax.checks import one_of, require
 from sake_jax.core import Guidance
 from sake_jax.models import LanguageModel
+from sake_jax.samplers import reveal
 from sake_jax.samplers.auto import KINDS, sampler_for
 from sake_jax.samplers.sampler import Sampler
 
 GUIDANCES = ("none", "sake", "spread", "paper", "cfg")
+ORDERS = {
+    "auto": None,
+    "confidence": reveal.confidence,
+    "margin": reveal.margin,
+    "entropy": reveal.low_entropy,
+    "random": reveal.random,
+    "leftmost": reveal.leftmost,
+}
+"""Reveal rules by the words of `Request.order`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,12 +86,20 @@ class Request:
         default=None,
         metadata={"help": "How far, in tokens, a text's own rows repel; 20 by default."},
     )
+    order: str = field(
+        default="auto",
+        metadata={
+            "help": "Which tokens of a block are written first: the surest, by 'confidence', "
+            "'margin' or 'entropy'; 'random'; 'leftmost'; by the model's family if 'auto'."
+        },
+    )
 
     def __post_init__(self) -> None:
         names = self.guidance.split("+")
         for name in names:
             one_of("guidance", name, GUIDANCES)
         one_of("sampler", self.sampler, KINDS)
+        one_of("order", self.order, ORDERS)
         has_kernel = any(name in ("sake", "spread", "paper") for name in names)
         rule, remedy = "bandwidths are for guidances with a kernel", "leave them out"
         given = (self.bandwidth, self.attention_bandwidth)
@@ -127,4 +145,5 @@ class Request:
             cache=None if self.cache == "none" else self.cache,
             guidance=self.guided(),
             draw=guidances.temperature(self.temperature),
+            reveal=ORDERS[self.order],
         )

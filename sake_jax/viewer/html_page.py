@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from sake_jax.files import write_atomically
 from sake_jax.viewer.payload import payload
 from sake_jax.viewer.recording import Recording
 
-SCRIPTS = ("rows", "canvas", "inspector", "charts", "similarity", "page")
+SCRIPTS = ("recorded", "rows", "canvas", "inspector", "charts", "similarity", "theme", "page")
 """In this order they are one program."""
 HEIGHT = 760
 """Pixels of the page in a notebook."""
@@ -49,12 +49,20 @@ def render_page(
     """
     parts = {
         "title": html.escape(title),
-        "style": _file("page.css"),
+        "style": viewer_file("page.css"),
         "payload": json_for_script(payload(runs, tokenizer, opens, note)),
-        "script": "\n".join(_file(f"{name}.js") for name in SCRIPTS),
+        "script": "\n".join(viewer_file(f"{name}.js") for name in SCRIPTS),
     }
-    # In one pass, so that nothing inside a part is taken for a place to fill.
-    return HtmlPage(re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _file("page.html")))
+    return HtmlPage(fill_places(viewer_file("page.html"), parts))
+
+
+def fill_places(template: str, parts: Mapping[str, str]) -> str:
+    """The template with its parts, in one pass: nothing inside a part is taken for a place.
+
+    >>> fill_places("<p>{{text}}</p>", {"text": "{{text}}"})
+    '<p>{{text}}</p>'
+    """
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
 
 
 def json_for_script(tree: Any) -> str:
@@ -63,5 +71,6 @@ def json_for_script(tree: Any) -> str:
     return text.replace("<", "\\u003c")
 
 
-def _file(name: str) -> str:
+def viewer_file(name: str) -> str:
+    """A part of the page: style, markup or program."""
     return (resources.files("sake_jax.viewer") / "web" / name).read_text(encoding="utf-8")

@@ -87,7 +87,7 @@ def _row(
         "step": changes.step.tolist(),
         "column": changes.column.tolist(),
         "token": pieces.of(changes.token.tolist()),
-        "chance": [_hundredths(value) for value in changes.log_p.tolist()],
+        "chance": [hundredths(value) for value in changes.log_p.tolist()],
         "details": _details(run, row, steps, changes, pieces),
         "curves": _curves(run, row, steps, taken),
     }
@@ -114,7 +114,7 @@ def _weighed(pairs: list[tuple[int, float]]) -> list[float]:
 
 
 def _candidates(pairs: list[tuple[int, float]], pieces: Pieces) -> list[int | None]:
-    numbers = [(pieces.number(token), _hundredths(log_p)) for token, log_p in pairs]
+    numbers = [(pieces.number(token), hundredths(log_p)) for token, log_p in pairs]
     return [value for pair in numbers for value in pair]
 
 
@@ -139,6 +139,6 @@ def _short(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def _hundredths(log_p: float) -> int | None:
-    """Hundredths of a nat below certainty; None where it is not known."""
+def hundredths(log_p: float) -> int | None:
+    """Hundredths of a nat below certainty, of a log-probability; None where it is not known."""
     return None if np.isnan(log_p) else max(0, round(-100 * float(log_p)))

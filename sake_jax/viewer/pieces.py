@@ -1,6 +1,7 @@
 """Tokens as the page names them: each text once, and a small number wherever it is used."""
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 
@@ -10,6 +11,7 @@ class Pieces:
     def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer
         self.numbers: dict[int, int] = {}
+        self.told = 0
 
     def number(self, token: int) -> int:
         """The small number of a token id."""
@@ -27,12 +29,25 @@ class Pieces:
     @property
     def special(self) -> list[int]:
         """Small numbers of tokens that are no text, such as a beginning or an end."""
-        known = set(getattr(self.tokenizer, "all_special_ids", ()))
-        return [number for token, number in self.numbers.items() if token in known]
+        return self._special(self.numbers)
 
     @property
     def texts(self) -> list[str]:
         """What each says; its id for a model without a tokenizer."""
+        return self._texts(self.numbers)
+
+    def news(self) -> dict[str, list]:
+        """Texts and special numbers of the tokens that were first asked for since the last call,
+        for a page that is told piece by piece."""
+        new = list(islice(self.numbers, self.told, None))
+        self.told = len(self.numbers)
+        return {"pieces": self._texts(new), "special": self._special(new)}
+
+    def _special(self, tokens: Iterable[int]) -> list[int]:
+        known = set(getattr(self.tokenizer, "all_special_ids", ()))
+        return [self.numbers[token] for token in tokens if token in known]
+
+    def _texts(self, tokens: Iterable[int]) -> list[str]:
         if self.tokenizer is None:
-            return [str(token) for token in self.numbers]
-        return [self.tokenizer.decode([token]) for token in self.numbers]
+            return [str(token) for token in tokens]
+        return [self.tokenizer.decode([token]) for token in tokens]

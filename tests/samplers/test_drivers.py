@@ -143,6 +143,8 @@ def test_a_row_ends_at_its_end_token_with_the_same_tokens_before_it():
     )
     assert int(fewer) < int(taken) or (tokens != MASK).all()
     assert bool(np.any(np.asarray(alone.tokens) == MASK))
+    *_, (last, _) = sj.stream(sampler, params, KEY, canvas(), stop=sj.end_tokens([end]), chunk=8)
+    np.testing.assert_array_equal(last.tokens, tokens)
 
 
 FEW = ("chain", "sake, batch", "classifier_free")

@@ -4,7 +4,7 @@ const MOST = 4; // nats of entropy that are coloured in full
 let canvases = [];
 
 function visible(piece) {
-  return piece.replace(/\n/g, "↵\n").replace(/\t/g, "⇥") || "∅";
+  return piece.replace(/\n/g, NEWLINE).replace(/\t/g, "⇥") || "∅";
 }
 
 const SPECIAL = "▪"; // a token that is no text: the inspector has its name
@@ -32,7 +32,12 @@ function buildCanvases() {
     text.setAttribute("aria-label", `Tokens of ${nameOf(panel)}`);
     box.append(title, note, text);
     place.append(box);
-    return { ...panel, row, text, note, cells: buildCells(panel, row, text) };
+    const cells = buildCells(panel, row, text);
+    for (const { node } of cells) {
+      node.tabIndex = -1;
+      node.setAttribute("role", "button");
+    }
+    return { ...panel, row, text, note, cells };
   });
   const open = canvases.map((canvas) => canvas.cells.find((cell) => cell.given === undefined));
   open.forEach((cell) => cell && (cell.node.tabIndex = 0));
@@ -46,8 +51,6 @@ function buildCells(panel, row, text) {
     const cell = { column, given: fixed.get(column), node: make("span", "token"), event: null };
     cell.coming = column < 0 || coming[column] < 0 ? null : row.token[coming[column]];
     cell.space = document.createTextNode("");
-    cell.node.tabIndex = -1;
-    cell.node.setAttribute("role", "button");
     cell.node.cell = cell;
     text.append(cell.space, cell.node);
     return cell;
@@ -68,7 +71,11 @@ function drawCanvases() {
   for (const canvas of canvases) {
     const { run, row, cells } = canvas;
     const now = writings(row, data.runs[run].columns, state.step);
-    for (const cell of cells) drawCell(canvas, cell, cell.column < 0 ? -1 : now[cell.column]);
+    for (const cell of cells) {
+      const event = cell.column < 0 ? -1 : now[cell.column];
+      drawCell(canvas, cell, event);
+      cell.node.setAttribute("aria-label", spoken(cell, row, event));
+    }
     const written = cells.filter((cell) => cell.kind === "written").length;
     const open = cells.filter((cell) => cell.kind === "open").length;
     const over = open === 0 || state.step >= data.runs[run].steps;
@@ -100,7 +107,6 @@ function drawCell(canvas, cell, event) {
   node.classList.toggle("fresh", fresh);
   node.classList.toggle("dropped", dropped);
   tint(cell, row, event);
-  node.setAttribute("aria-label", spoken(cell, row, event));
 }
 
 function tint(cell, row, event) {

@@ -2,7 +2,6 @@
 
 const slider = document.getElementById("slider");
 const play = document.getElementById("play");
-const theme = document.getElementById("theme");
 const texts = document.getElementById("texts");
 const narrow = matchMedia("(max-width: 40rem)"); // a sheet under the pointer would take its click
 let timer = null;
@@ -79,11 +78,6 @@ function drawLegend() {
   document.getElementById("high").textContent = high;
 }
 
-function dark() {
-  const asked = document.documentElement.dataset.theme;
-  return asked ? asked === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
 function walk(from, by) {
   const { cells } = canvases.find(({ text }) => text.contains(from));
   const next = cells[cells.indexOf(from.cell) + by];
@@ -127,10 +121,7 @@ function listen() {
     drawLegend();
     draw();
   });
-  theme.addEventListener("click", () => {
-    document.documentElement.dataset.theme = dark() ? "light" : "dark";
-    theme.setAttribute("aria-pressed", dark());
-  });
+  listenToTheme();
   texts.addEventListener("pointerover", (event) => {
     const glance = event.pointerType === "mouse" && !narrow.matches && !held;
     if (glance && event.target.cell) choose(event.target, false);
@@ -164,7 +155,6 @@ function begin() {
   fill("sample", Array.from({ length: data.samples }, (_, at) => [at, `${at + 1} of ${data.samples}`]));
   const runs = data.runs.map(({ name }, at) => [String(at), name]);
   fill("shown", runs.length > 1 ? [["both", "side by side"], ...runs] : runs);
-  theme.setAttribute("aria-pressed", dark());
   listen();
   buildMaps();
   drawLegend();
