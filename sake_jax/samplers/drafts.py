@@ -15,6 +15,7 @@ cache, where all of a batch read a block for the first time together, which has 
 they would read what that very read is to put into the cache.
 """
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -26,13 +27,14 @@ from sake_jax.checks import require
 from sake_jax.guidance.compose import Guided
 from sake_jax.info import Info
 from sake_jax.node import Node
+from sake_jax.samplers.canvases import read_canvases, spread_cache
 from sake_jax.samplers.noise import gumbel, still
 from sake_jax.samplers.sampler import Sampler
 from sake_jax.samplers.step import RunProgress, RunState, context, settle, take
 from sake_jax.samplers.stop import Stop
 from sake_jax.sharding import constrain_rows
 from sake_jax.typing import Features, Key, Leaf, Params
-from sake_jax.view import Canvas, Reread, View
+from sake_jax.view import Canvas
 
 # A group is rows that move on together. Arrays of groups are (G, M, ...), with G groups of M rows
 # each; of their K canvases, the real one first, (G, K, M, ...).
@@ -106,7 +108,7 @@ def begin_drafts(
     # Nothing was read yet: the drafts of the first read come from zeros, and none is right.
     shapes = jax.eval_shape(jax.vmap(blank), groups)
     features, guided = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    cache = _spread(sampler, params, state.cache, canvas, size, drafts)
+    cache = spread_cache(sampler, params, state.cache, canvas, size, drafts)
     drafting = Drafting(cache, features, guided, jnp.int32(0))
     return groups.replace(canvas=canvas, cache=drafting)
 
@@ -123,110 +125,143 @@ def advance_drafts(
 ) -> RunProgress:
     """Goes on until every row has come to the plan's step `end` or, where it `skips` steps without
     work, has nothing open. `params` are prepared."""
-    plan, size = sampler.plan, group_size(sampler, run.state.canvas)
+    size = group_size(sampler, run.state.canvas)
+    loop = _Loop(sampler, params, key, end, stop, drafts, size, skips)
+    return jax.lax.while_loop(loop.unfinished, loop.read, run)
 
-    def following(canvas: Canvas, step: Array) -> Array:
-        return plan.next_step(canvas, step) if skips else step + 1
 
-    def working(state: RunState) -> Array:
-        """(G,) which groups have a step to take; `state` is by group."""
+class _Reading(Node):
+    """What one read of the network gave."""
+
+    canvases: Canvas
+    """(G, K, M, ...)"""
+    steps: Leaf
+    """(G, K) the steps that they are for."""
+    features: Leaf
+    """(G, K, M, L, D)"""
+    cache: Any
+    choice: Leaf
+    """() which columns a cached read computed again, the same for all rows; None without."""
+    alone: Leaf
+    """() whether it served the first canvases only, at a block's first step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loop:
+    """The loop of a drafted run. States inside it are by group."""
+
+    sampler: Sampler
+    params: Params
+    key: Key
+    end: Array
+    stop: Stop | None
+    drafts: int
+    size: int
+    skips: bool
+
+    def unfinished(self, run: RunProgress) -> Array:
+        return jnp.any(self.working(self.by_group(run.state)))
+
+    def by_group(self, state: RunState) -> RunState:
+        return state.replace(canvas=split(state.canvas, self.size))
+
+    def working(self, state: RunState) -> Array:
+        """(G,) which groups have a step to take."""
         left = jnp.any(state.canvas.open & state.canvas.attend, axis=(1, 2))
-        return (state.step < end) & (left if skips else True)
+        return (state.step < self.end) & (left if self.skips else True)
 
-    def by_group(run: RunProgress) -> RunState:
-        return run.state.replace(canvas=split(run.state.canvas, size))
+    def following(self, canvas: Canvas, step: Array) -> Array:
+        return self.sampler.plan.next_step(canvas, step) if self.skips else step + 1
 
-    def one_read(run: RunProgress) -> RunProgress:
-        kept, state = run.state.cache, by_group(run).replace(cache=None)
-        active = working(state)
+    def block(self, step: Array) -> Array:
+        return step // self.sampler.plan.steps_per_block
+
+    def read(self, run: RunProgress) -> RunProgress:
+        """One read, and all steps that it serves."""
+        plan, kept = self.sampler.plan, run.state.cache
+        state = self.by_group(run.state).replace(cache=None)
+        active = self.working(state)
         lead = jnp.argmin(jnp.where(active, state.step, plan.steps))
-        canvases, steps = jax.vmap(
-            functools.partial(_draft, sampler, params, key, following, drafts)
-        )(state, kept.guided, kept.features)
+        if plan.cached:  # a read computes one block's columns again, so groups wait for its last
+            active = active & (self.block(state.step) == self.block(state.step[lead]))
+        canvases, steps = jax.vmap(self.draft)(state, kept.guided, kept.features)
         views = jax.vmap(jax.vmap(plan.view))(canvases, steps)
-        choice = None
-        if plan.cached:
-            active = active & (_block(plan, state.step) == _block(plan, state.step[lead]))
-            choice = views.reread.choice[lead, 0]
-        features, cache = _read(sampler, params, views, kept.cache, lead, drafts)
+        features, cache = read_canvases(self.sampler, self.params, views, kept.cache, lead)
+        choice = views.reread.choice[lead, 0] if plan.cached else None
+        alone = choice >= plan.again if plan.cached else jnp.bool(False)
+        reading = _Reading(canvases, steps, features, cache, choice, alone)
 
-        def one(state: RunState, features: Features) -> tuple[RunState, Info, Guided]:
-            view = plan.view(state.canvas, state.step)
-            if plan.cached:  # the same for all: then a guidance reads again no more than it must
-                view = view.replace(reread=view.reread.replace(choice=choice))
-            return take(sampler, params, key, state, view, features)
+        def served(carry: tuple) -> Array:
+            at, active, *_ = carry
+            return (at < self.drafts) & jnp.any(active)
 
-        def one_step(carry: tuple) -> tuple:
-            at, active, state, kept, run = carry
-            own = jax.lax.dynamic_index_in_dim(features, at, axis=1, keepdims=False)
-            after, info, guided = jax.vmap(one)(state, own)
-            canvas = after.canvas
-            if stop is not None:
-                ended = stop(join(canvas)).reshape(-1, size, 1)
-                canvas = canvas.replace(open=canvas.open & ~ended)
-            after = after.replace(canvas=canvas, step=jax.vmap(following)(canvas, state.step))
-            info = info.replace(read=jnp.broadcast_to(kept.reads, canvas.prompt_id.shape))
-            run = _record(run, jnp.where(active, state.step, plan.steps), info, canvas)
-            newest = kept.replace(
-                features=own, guided=guided.replace(state=None, reports=())
-            )
-            state, kept = _where(active, after, state), kept.replace(
-                features=_where(active, newest.features, kept.features),
-                guided=_where(active, newest.guided, kept.guided),
-            )
-            # A draft's features serve if it is the canvas that was written, for the same step.
-            draft = jnp.minimum(at + 1, drafts - 1)
-            same = steps[:, draft] == state.step
-            for ours, theirs in (
-                (canvas.tokens, canvases.tokens),
-                (canvas.open, canvases.open),
-            ):
-                same = same & jnp.all(ours == theirs[:, draft], axis=(1, 2))
-            active = active & same & working(state)
-            if plan.cached:
-                begun = views.reread.choice[:, 0] >= plan.again
-                inside = _block(plan, state.step) == _block(plan, steps[:, 0])
-                active = active & inside & ~begun
-            return at + 1, active, state, kept, run
-
-        go_on = lambda carry: (carry[0] < drafts) & jnp.any(carry[1])  # noqa: E731
+        one_step = functools.partial(self.step, reading)
         carry = (jnp.int32(0), active, state, kept.replace(cache=None), run)
-        _, _, state, kept, run = jax.lax.while_loop(go_on, one_step, carry)
-        kept = kept.replace(cache=cache, reads=kept.reads + 1)
+        _, _, state, kept, run = jax.lax.while_loop(served, one_step, carry)
         canvas = constrain_rows(join(state.canvas))
+        kept = kept.replace(cache=cache, reads=kept.reads + 1)
         return run.replace(state=state.replace(canvas=canvas, cache=kept))
 
-    return jax.lax.while_loop(lambda run: jnp.any(working(by_group(run))), one_read, run)
+    def draft(self, state: RunState, guided: Guided, features: Features) -> tuple[Canvas, Array]:
+        """The canvas of a group and what the next steps would make of it if logits stayed as they
+        are, (K, ...), and the steps that these are read for, (K,)."""
+        sampler, guided = self.sampler, guided.replace(state=state.guidance)
 
+        def one(state: RunState, _: None) -> tuple[RunState, tuple[Canvas, Array]]:
+            view = sampler.plan.view(state.canvas, state.step)
+            ctx = context(sampler, self.params, view, features, state.draw, None)
+            after, _ = settle(sampler, self.params, self.key, state, guided, ctx)
+            after = after.replace(step=self.following(after.canvas, state.step))
+            return after, (after.canvas, after.step)
 
-def _draft(
-    sampler: Sampler,
-    params: Params,
-    key: Key,
-    following: Any,
-    drafts: int,
-    state: RunState,
-    guided: Guided,
-    features: Features,
-) -> tuple[Canvas, Array]:
-    """The canvas of a group and what the next steps would make of it if logits stayed as they are,
-    (K, ...), and the steps that these are read for, (K,)."""
-    guided = guided.replace(state=state.guidance)
+        _, later = jax.lax.scan(one, state, None, length=self.drafts - 1)
+        first = (state.canvas, state.step)
+        return jax.tree.map(lambda now, more: jnp.concatenate([now[None], more]), first, later)
 
-    def one(state: RunState, _: None) -> tuple[RunState, tuple[Canvas, Array]]:
-        view = sampler.plan.view(state.canvas, state.step)
-        ctx = context(sampler, params, view, features, state.draw, None)
-        after, _ = settle(sampler, params, key, state, guided, ctx)
-        after = after.replace(step=following(after.canvas, state.step))
-        return after, (after.canvas, after.step)
+    def step(self, reading: _Reading, carry: tuple) -> tuple:
+        """One step of the groups that are active, by the features of their next canvas; active
+        after it are those for which the canvas after that is right, too."""
+        at, active, state, kept, run = carry
+        features = jax.lax.dynamic_index_in_dim(reading.features, at, axis=1, keepdims=False)
+        take_one = functools.partial(self.take, reading.choice)
+        after, info, guided = jax.vmap(take_one)(state, features)
+        canvas = after.canvas
+        if self.stop is not None:
+            ended = self.stop(join(canvas)).reshape(-1, self.size, 1)
+            canvas = canvas.replace(open=canvas.open & ~ended)
+        following = jax.vmap(self.following)(canvas, state.step)
+        info = info.replace(read=jnp.broadcast_to(kept.reads, canvas.prompt_id.shape))
+        run = _record(run, jnp.where(active, state.step, run.taken.size), info, canvas)
+        state = _where(active, after.replace(canvas=canvas, step=following), state)
+        guided = guided.replace(state=None, reports=())
+        kept = kept.replace(
+            features=_where(active, features, kept.features),
+            guided=_where(active, guided, kept.guided),
+        )
+        active = active & self.working(state) & self.right(reading, at + 1, state)
+        return at + 1, active, state, kept, run
 
-    _, later = jax.lax.scan(one, state, None, length=drafts - 1)
-    first = (state.canvas, state.step)
-    return jax.tree.map(lambda now, more: jnp.concatenate([now[None], more]), first, later)
+    def take(
+        self, choice: Array | None, state: RunState, features: Features
+    ) -> tuple[RunState, Info, Guided]:
+        """What follows a step's read, for one group."""
+        view = self.sampler.plan.view(state.canvas, state.step)
+        if choice is not None:
+            # The same for all groups, so that a guidance's own read computes no more than it must.
+            view = view.replace(reread=view.reread.replace(choice=choice))
+        return take(self.sampler, self.params, self.key, state, view, features)
 
-
-def _block(plan: Any, step: Array) -> Array:
-    return step // plan.steps_per_block
+    def right(self, reading: _Reading, at: Array, state: RunState) -> Array:
+        """(G,) whether the canvas of this number is the one that is there, for the same step."""
+        at = jnp.minimum(at, self.drafts - 1)
+        canvas, draft = state.canvas, reading.canvases
+        same = jnp.all(canvas.tokens == draft.tokens[:, at], axis=(1, 2))
+        same = same & jnp.all(canvas.open == draft.open[:, at], axis=(1, 2))
+        same = same & (state.step == reading.steps[:, at])
+        if not self.sampler.plan.cached:
+            return same
+        inside = self.block(state.step) == self.block(reading.steps[:, 0])
+        return same & inside & ~reading.alone
 
 
 def _where(chosen: Array, new: Any, old: Any) -> Any:
@@ -256,100 +291,3 @@ def _record(run: RunProgress, place: Array, info: Info, canvas: Canvas) -> RunPr
         info=jax.tree.map(put, run.info, info),
         tokens=tokens,
     )
-
-
-def _read(
-    sampler: Sampler, params: Params, views: View, cache: Any, lead: Array, drafts: int
-) -> tuple[Features, Any]:
-    """Features of all canvases, (G, K, M, L, D), and the cache. At a block's first step those of
-    the first canvas are there only."""
-
-    def flat(views: View) -> View:
-        """As one batch; what all rows share is the leading group's."""
-
-        def leaf(x: Array) -> Array:
-            return x.reshape(-1, *x.shape[3:]) if x.ndim > 2 else x[lead, 0]
-
-        return constrain_rows(jax.tree.map(leaf, views), like=params)
-
-    shape = views.tokens.shape[:3]
-    back = lambda rows: rows.reshape(*shape, *rows.shape[1:])  # noqa: E731
-    if not sampler.plan.cached:
-        features, _ = sampler.denoiser.read(params, flat(views), None)
-        return back(features), None
-
-    again, reread = sampler.plan.again, views.reread
-    axes = _row_axes(sampler, params, views.tokens.shape[-1])
-
-    def first(cache: Any) -> tuple[Features, Any]:
-        single = lambda x, axis: _single(x, axis, shape)  # noqa: E731
-        view = flat(jax.tree.map(lambda x: x[:, :1], views))
-        chosen = Reread(view.reread.choice - again, reread.spans[again:])
-        features, cache = sampler.denoiser.read(
-            params, view.replace(reread=chosen), jax.tree.map(single, cache, axes)
-        )
-        many = lambda x, axis: _many(x, axis, shape)  # noqa: E731
-        return back(many(features, 0)), jax.tree.map(many, cache, axes)
-
-    def other(cache: Any) -> tuple[Features, Any]:
-        view = flat(views)
-        view = view.replace(reread=Reread(view.reread.choice, reread.spans[:again]))
-        features, cache = sampler.denoiser.read(params, view, cache)
-        return back(features), cache
-
-    return jax.lax.cond(reread.choice[lead, 0] >= again, first, other, cache)
-
-
-def _row_axes(sampler: Sampler, params: Params, length: int) -> Any:
-    """Which axis of each array of a cache is the batch; -1: none."""
-    few, more = (
-        jax.eval_shape(lambda p, n=n: sampler.denoiser.empty_cache(p, n, length), params)
-        for n in (1, 2)
-    )
-    pairs = lambda a, b: zip(a.shape, b.shape, strict=True)  # noqa: E731
-    differ = lambda a, b: [at for at, (n, m) in enumerate(pairs(a, b)) if n != m]  # noqa: E731
-    return jax.tree.map(lambda a, b: (differ(a, b) + [-1])[0], few, more)
-
-
-def _many(x: Array, axis: int, shape: tuple[int, int, int]) -> Array:
-    """An array with G M rows with K copies of them, (G, K, M)."""
-    if axis < 0:
-        return x
-    groups, drafts, size = shape
-    before, after = x.shape[:axis], x.shape[axis + 1 :]
-    apart = x.reshape(*before, groups, 1, size, *after)
-    copies = jnp.broadcast_to(apart, (*before, groups, drafts, size, *after))
-    return copies.reshape(*before, -1, *after)
-
-
-def _single(x: Array, axis: int, shape: tuple[int, int, int]) -> Array:
-    """The first of the K copies."""
-    if axis < 0:
-        return x
-    before, after = x.shape[:axis], x.shape[axis + 1 :]
-    apart = x.reshape(*before, *shape, *after)
-    return jax.lax.index_in_dim(apart, 0, axis + 1, keepdims=False).reshape(*before, -1, *after)
-
-
-def _spread(
-    sampler: Sampler, params: Params, cache: Any, canvas: Canvas, size: int, drafts: int
-) -> Any:
-    """A cache of all rows for all canvases of theirs."""
-    if cache is None:
-        return None
-    rows, length = canvas.tokens.shape
-    axes = _row_axes(sampler, params, length)
-    shape = (rows // size, drafts, size)
-    return jax.tree.map(lambda x, axis: _many(x, axis, shape), cache, axes)
-
-
-def drafts_of(sampler: Sampler, params: Params, canvas: Canvas) -> int:
-    """How many canvases a read serves."""
-    return 1 if sampler.drafts == "auto" else sampler.drafts
-
-
-def at_most(sampler: Sampler, steps: int) -> Sampler:
-    """The sampler for a run that is looked at every so many steps: no read serves more."""
-    if sampler.drafts == "auto":
-        return sampler.replace(drafts=1) if steps == 1 else sampler
-    return sampler.replace(drafts=min(sampler.drafts, steps))

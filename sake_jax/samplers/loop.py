@@ -15,16 +15,10 @@ from jax import Array
 
 from sake_jax.core import declared
 from sake_jax.info import Info
+from sake_jax.samplers.drafts import advance_drafts, begin_drafts, group_size, split
 from sake_jax.samplers.noise import first_tokens
+from sake_jax.samplers.paying import at_most, drafts_of
 from sake_jax.samplers.sampler import Sampler
-from sake_jax.samplers.drafts import (
-    advance_drafts,
-    at_most,
-    begin_drafts,
-    drafts_of,
-    group_size,
-    split,
-)
 from sake_jax.samplers.step import LastRead, RunProgress, RunState, context, step
 from sake_jax.samplers.stop import Stop
 from sake_jax.sharding import HIDDEN, constrain, constrain_rows
@@ -269,8 +263,7 @@ def stream(
     >>> [int(now.open.sum()) for now, info in steps]  # columns that are still masked
     [2, 0]
     """
-    if chunk < sampler.plan.steps:  # what a read serves ends with the chunk
-        sampler = at_most(sampler, chunk)
+    sampler = at_most(sampler, chunk)
     if drafts_of(sampler, params, canvas) > 1:
         yield from _stream_drafts(sampler, params, key, canvas, cache, chunk)
         return

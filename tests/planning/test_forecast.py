@@ -7,19 +7,26 @@ import jax
 import pytest
 
 from sake_jax import Request, canvas
+from sake_jax.chips import CHIPS, Chip
 from sake_jax.conversion import model_config
 from sake_jax.planning import (
     Job,
+    drafted,
     fastest_that_fits,
     forecast,
     overheads,
     sweep,
     topology,
 )
-from sake_jax.planning.chips import CHIPS, Chip
 from sake_jax.planning.forecast import read_shares
 from sake_jax.planning.forms import FORMS
-from sake_jax.planning.report import as_json, render_forecast, render_overheads, render_sweep
+from sake_jax.planning.report import (
+    as_json,
+    render_drafts,
+    render_forecast,
+    render_overheads,
+    render_sweep,
+)
 from sake_jax.planning.topology import Topology
 from sake_jax.samplers import blocks
 
@@ -123,6 +130,24 @@ def test_a_cache_reads_less():
 def test_how_often_a_cache_is_refreshed(cache, expected):
     plan = blocks(8, 8, 4, cache=cache, ahead=cache != "exact")
     assert read_shares(plan, canvas([[1]], 8, mask_id=9)) == expected
+
+
+def test_drafts_bring_most_where_weights_are_waited_for():
+    """A chip with slow memory reads eight canvases for the price of one; another does not."""
+    slow = Chip("slow", "cpu", memory=1e9, flops=1e15, bandwidth=1e9, link=1e10)
+    quick = Chip("quick", "cpu", memory=1e9, flops=1e9, bandwidth=1e15, link=1e10)
+    for cache in ("none", "dual"):
+        waits, counts = (
+            drafted(job(cache=cache), here(chip), {"data": 8}) for chip in (slow, quick)
+        )
+        assert [each.drafts for each in waits] == [1, 2, 4, 8]
+        assert waits[3].tokens_per_second > 1.2 * waits[0].tokens_per_second
+        assert counts[3].tokens_per_second < 0.5 * counts[0].tokens_per_second
+        plain = forecast(job(cache=cache), here(slow), {"data": 8}, compile_it=False)
+        assert waits[0].tokens_per_second == pytest.approx(plain.tokens_per_second, rel=0.1)
+    assert "| 8 |" in render_drafts(waits)
+    ancestral = dataclasses.replace(job(), request=Request(length=8, sampler="ancestral"))
+    assert drafted(ancestral, here(slow), {"data": 8}) == []
 
 
 def test_int8_holds_less():

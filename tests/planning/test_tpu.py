@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from sake_jax import Request, cli
+from sake_jax.chips import GIB
 from sake_jax.conversion import model_config
 from sake_jax.planning import Job, forecast, overheads, topology
-from sake_jax.planning.chips import GIB
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("libtpu")
