@@ -27,12 +27,7 @@ from sake_jax.planning.drafted import MEASURED_ON
 from sake_jax.planning.topology import Topology
 from sake_jax.tables import table
 
-PROMPTS = (
-    "once upon a time there was a little girl",
-    "the dog ran to the park and",
-    "tom had a big red ball .",
-    "one day , a cat saw a bird",
-)
+PROMPTS = ("once upon a time", "one day, a boy", "the little dog", "in the big forest")
 DRAFTS = (1, 2, 4, 8)
 GUIDANCES = {"none": sj.identity(), "SAKE": sj.sake(1.0), "top-p": sj.top_p(0.9)}
 TEMPERATURES = (0.0, 0.3, 0.9)

@@ -8,13 +8,13 @@ from jax import Array
 
 from sake_jax.samplers.sampler import Sampler
 from sake_jax.sharding import constrain_rows
-from sake_jax.typing import Features, Params
+from sake_jax.typing import Params
 from sake_jax.view import Canvas, Reread, View
 
 
 def read_canvases(
     sampler: Sampler, params: Params, views: View, cache: Any, lead: Array
-) -> tuple[Features, Any]:
+) -> tuple[Array, Any]:
     """Features of all canvases, (G, K, M, L, D), and the cache. At a block's first step those of
     the first canvas are there only."""
 
@@ -35,7 +35,7 @@ def read_canvases(
     again, reread = sampler.plan.again, views.reread
     axes = _row_axes(sampler, params, views.tokens.shape[-1])
 
-    def first(cache: Any) -> tuple[Features, Any]:
+    def first(cache: Any) -> tuple[Array, Any]:
         single = lambda x, axis: _single(x, axis, shape)  # noqa: E731
         view = flat(jax.tree.map(lambda x: x[:, :1], views))
         chosen = Reread(view.reread.choice - again, reread.spans[again:])
@@ -45,7 +45,7 @@ def read_canvases(
         many = lambda x, axis: _many(x, axis, shape)  # noqa: E731
         return back(many(features, 0)), jax.tree.map(many, cache, axes)
 
-    def other(cache: Any) -> tuple[Features, Any]:
+    def other(cache: Any) -> tuple[Array, Any]:
         view = flat(views)
         view = view.replace(reread=Reread(view.reread.choice, reread.spans[:again]))
         features, cache = sampler.denoiser.read(params, view, cache)

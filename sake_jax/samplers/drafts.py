@@ -5,7 +5,7 @@ last read already tell what the next steps will probably write: their guided log
 with the very noise that those steps will draw with. The network then reads the canvas that is there
 together with these drafts of the next ones, as further rows of one batch. What follows a read (the
 head, guidance with its state, draw and reveal) goes on step by step, through the features of one
-draft after the other, and ends where a draft is not the canvas that was really written: its
+draft after the other, and ends where none of them is the canvas that was really written: their
 features would be those of another text. What is written is therefore never a draft, only ever what
 a step writes, at any temperature and with any guidance.
 
@@ -38,6 +38,11 @@ from sake_jax.view import Canvas
 
 # A group is rows that move on together. Arrays of groups are (G, M, ...), with G groups of M rows
 # each; of their K canvases, the real one first, (G, K, M, ...).
+
+
+PARENTS = (0, 1, 0, 2, 3, 1, 0, 4, 2, 5, 6, 7, 3, 8, 0)
+"""The tree of drafts: of which canvas each is the next, beginning with the first draft; 0 is the
+real one. Drafts that are right more often come first."""
 
 
 class Drafting(Node):
@@ -192,11 +197,10 @@ class _Loop:
         reading = _Reading(canvases, steps, features, cache, choice, alone)
 
         def served(carry: tuple) -> Array:
-            at, active, *_ = carry
-            return (at < self.drafts) & jnp.any(active)
+            return jnp.any(carry[1])
 
         one_step = functools.partial(self.step, reading)
-        carry = (jnp.int32(0), active, state, kept.replace(cache=None), run)
+        carry = (jnp.zeros(active.shape, jnp.int32), active, state, kept.replace(cache=None), run)
         _, _, state, kept, run = jax.lax.while_loop(served, one_step, carry)
         canvas = constrain_rows(join(state.canvas))
         kept = kept.replace(cache=cache, reads=kept.reads + 1)
@@ -204,25 +208,39 @@ class _Loop:
 
     def draft(self, state: RunState, guided: Guided, features: Features) -> tuple[Canvas, Array]:
         """The canvas of a group and what the next steps would make of it if logits stayed as they
-        are, (K, ...), and the steps that these are read for, (K,)."""
+        are, (K, ...), and the steps that these are read for, (K,).
+
+        Drafts are a tree, `PARENTS`. A further guess from the same canvas leaves out the positions
+        that the earlier ones wrote: what comes next is more often wrong in where than in what.
+        """
         sampler, guided = self.sampler, guided.replace(state=state.guidance)
+        copies = lambda x: jnp.broadcast_to(x, (self.drafts, *x.shape))  # noqa: E731
+        tree = jax.tree.map(copies, state)
+        guessed = jnp.zeros((self.drafts, *state.canvas.open.shape), bool)
 
-        def one(state: RunState, _: None) -> tuple[RunState, tuple[Canvas, Array]]:
-            view = sampler.plan.view(state.canvas, state.step)
-            ctx = context(sampler, self.params, view, features, state.draw, None)
-            after, _ = settle(sampler, self.params, self.key, state, guided, ctx)
-            after = after.replace(step=self.following(after.canvas, state.step))
-            return after, (after.canvas, after.step)
+        def one(carry: tuple[RunState, Array], edge: tuple[Array, Array]) -> tuple[Any, None]:
+            (tree, guessed), (parent, child) = carry, edge
+            now, known = jax.tree.map(lambda x: x[parent], (tree, guessed))
+            canvas = now.canvas.replace(open=now.canvas.open & ~known)
+            view = sampler.plan.view(canvas, now.step)
+            ctx = context(sampler, self.params, view, features, now.draw, None)
+            begun = now.replace(canvas=canvas)
+            after, _ = settle(sampler, self.params, self.key, begun, guided, ctx)
+            written = after.canvas.tokens != now.canvas.tokens
+            canvas = after.canvas.replace(open=after.canvas.open | (now.canvas.open & known))
+            after = after.replace(canvas=canvas, step=self.following(canvas, now.step))
+            tree = jax.tree.map(lambda all_of, x: all_of.at[child].set(x), tree, after)
+            return (tree, guessed.at[parent].set(known | written)), None
 
-        _, later = jax.lax.scan(one, state, None, length=self.drafts - 1)
-        first = (state.canvas, state.step)
-        return jax.tree.map(lambda now, more: jnp.concatenate([now[None], more]), first, later)
+        edges = jnp.array(PARENTS[: self.drafts - 1]), jnp.arange(1, self.drafts)
+        (tree, _), _ = jax.lax.scan(one, (tree, guessed), edges)
+        return tree.canvas, tree.step
 
     def step(self, reading: _Reading, carry: tuple) -> tuple:
-        """One step of the groups that are active, by the features of their next canvas; active
-        after it are those for which the canvas after that is right, too."""
+        """One step of the groups that are active, by the features of the canvas that is there;
+        active after it are those for which there are such features again."""
         at, active, state, kept, run = carry
-        features = jax.lax.dynamic_index_in_dim(reading.features, at, axis=1, keepdims=False)
+        features = jax.vmap(lambda rows, at: rows[at])(reading.features, at)
         take_one = functools.partial(self.take, reading.choice)
         after, info, guided = jax.vmap(take_one)(state, features)
         canvas = after.canvas
@@ -238,8 +256,9 @@ class _Loop:
             features=_where(active, features, kept.features),
             guided=_where(active, guided, kept.guided),
         )
-        active = active & self.working(state) & self.right(reading, at + 1, state)
-        return at + 1, active, state, kept, run
+        right = self.right(reading, state)
+        active = active & self.working(state) & jnp.any(right, axis=1)
+        return jnp.argmax(right, axis=1).astype(at.dtype), active, state, kept, run
 
     def take(
         self, choice: Array | None, state: RunState, features: Features
@@ -251,17 +270,16 @@ class _Loop:
             view = view.replace(reread=view.reread.replace(choice=choice))
         return take(self.sampler, self.params, self.key, state, view, features)
 
-    def right(self, reading: _Reading, at: Array, state: RunState) -> Array:
-        """(G,) whether the canvas of this number is the one that is there, for the same step."""
-        at = jnp.minimum(at, self.drafts - 1)
-        canvas, draft = state.canvas, reading.canvases
-        same = jnp.all(canvas.tokens == draft.tokens[:, at], axis=(1, 2))
-        same = same & jnp.all(canvas.open == draft.open[:, at], axis=(1, 2))
-        same = same & (state.step == reading.steps[:, at])
+    def right(self, reading: _Reading, state: RunState) -> Array:
+        """(G, K) which canvases that were read are the one that is there, for the same step."""
+        canvas, drafts = state.canvas, reading.canvases
+        same = jnp.all(canvas.tokens[:, None] == drafts.tokens, axis=(2, 3))
+        same = same & jnp.all(canvas.open[:, None] == drafts.open, axis=(2, 3))
+        same = same & (state.step[:, None] == reading.steps)
         if not self.sampler.plan.cached:
             return same
         inside = self.block(state.step) == self.block(reading.steps[:, 0])
-        return same & inside & ~reading.alone
+        return same & inside[:, None] & ~reading.alone
 
 
 def _where(chosen: Array, new: Any, old: Any) -> Any:

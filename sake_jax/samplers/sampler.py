@@ -18,6 +18,8 @@ from sake_jax.samplers.processes import Identity
 from sake_jax.samplers.reveal import as_rule, everything
 from sake_jax.samplers.reveal import confidence as most_confident
 
+MOST_DRAFTS = 16
+"""Canvases of a row that one read may serve."""
 CONFIDENCES = ("guided", "base", "drawn")
 
 
@@ -148,7 +150,7 @@ def _check_drafts(drafts: int | str, denoiser: Denoiser, plan: Plan, reuse: bool
     """Refuses drafts that cannot be read, or that would change what is read."""
     if drafts == "auto":
         return
-    if whole("drafts", drafts) == 1:
+    if whole("drafts", drafts, at_most=MOST_DRAFTS) == 1:
         return
     rule, remedy = "drafts and reuse both save reads", "leave one of them out"
     require(not reuse, rule, f"drafts={drafts}, reuse={reuse!r}", remedy)

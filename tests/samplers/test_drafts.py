@@ -11,8 +11,9 @@ import sake_jax as sj
 from meshes import BLOCK, canvas_for, load, sampler_for
 from sake_jax import reveal
 from sake_jax.chips import CHIPS
-from sake_jax.samplers.drafts import group_size
+from sake_jax.samplers.drafts import PARENTS, group_size
 from sake_jax.samplers.paying import drafts_of, drafts_that_pay
+from sake_jax.samplers.sampler import MOST_DRAFTS
 from sake_jax.testing import ToyDenoiser, toy_params
 from tiers import few_quick
 
@@ -79,17 +80,19 @@ def both(make, drafts, params, start, runner=sj.run, **options):
 CASES = [(4, 0.9), (2, 0.0), (8, 0.3), (2, 0.9), (4, 0.0), (8, 0.0), (2, 0.3), (4, 0.3), (8, 0.9)]
 
 
-@pytest.mark.parametrize(("drafts", "heat"), few_quick(CASES, 2))
-def test_tokens_and_info_are_those_of_steps(drafts, heat):
+@pytest.mark.parametrize("case", few_quick(CASES, 2))
+def test_tokens_and_info_are_those_of_steps(case):
+    drafts, heat = case
     make = lambda k: toy(k, draw=sj.temperature(heat), length=8)  # noqa: E731
     _, (_, info) = both(make, drafts, toy_params(0), toy_canvas())
     assert reads(info).max() <= 8
     assert reads(info).min() < 8, "no draft was ever right"
 
 
-@pytest.mark.parametrize(("at", "name"), few_quick(enumerate(registry.ENTRIES), 0))
-def test_with_every_guidance(at, name):
+@pytest.mark.parametrize("name", few_quick(registry.ENTRIES, 0))
+def test_with_every_guidance(name):
     """Each with other numbers of drafts and temperatures, alternately with a cache."""
+    at = list(registry.ENTRIES).index(name)
     drafts, heat = CASES[at % len(CASES)]
     options = {
         "guidance": registry.ENTRIES[name].guidance,
@@ -120,8 +123,9 @@ FAMILIES = ["bd3lm", "dream", "sdar", "llada", "llada2", "llada_moe", "illada"]
 
 
 @pytest.mark.parametrize("family", few_quick(FAMILIES, 1))
-@pytest.mark.parametrize(("drafts", "heat"), few_quick([(4, 0.9), (2, 0.0), (8, 0.3)], 1))
-def test_every_family_with_goldens(family, drafts, heat):
+@pytest.mark.parametrize("case", few_quick([(4, 0.9), (2, 0.0), (8, 0.3)], 1))
+def test_every_family_with_goldens(family, case):
+    drafts, heat = case
     lm = load(family)
     make = lambda k: sampler_for(lm, sj.sake(1.0), draw=sj.temperature(heat), drafts=k)  # noqa: E731
     both(make, drafts, lm.params, canvas_for(lm))
@@ -185,7 +189,12 @@ def test_numbers_of_each_row_and_shared_draws():
 
 def test_what_cannot_be_drafted_is_refused():
     with pytest.raises(ValueError, match="drafts must be a whole number"):
-        toy(2.5)
+        toy("many")
+    with pytest.raises(ValueError, match="drafts must be at least 1"):
+        toy(0)
+    assert len(PARENTS) + 1 == MOST_DRAFTS
+    with pytest.raises(ValueError, match="drafts must be at most 16"):
+        toy(17)
     with pytest.raises(ValueError, match="drafts and reuse both save reads"):
         sj.sampler(ToyDenoiser(), sj.blocks(8, 8), reuse=True, drafts=2)
     gemma = load("diffusion_gemma")
