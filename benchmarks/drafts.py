@@ -29,7 +29,7 @@ from sake_jax.tables import table
 
 PROMPTS = ("once upon a time", "one day, a boy", "the little dog", "in the big forest")
 DRAFTS = (1, 2, 4, 8)
-GUIDANCES = {"none": sj.identity(), "SAKE": sj.sake(1.0), "top-p": sj.top_p(0.9)}
+GUIDANCES = {"none": sj.identity(), "SAKE": sj.sake(1.0)}
 TEMPERATURES = (0.0, 0.3, 0.9)
 STEPWISE, AUTO = "stepwise", "auto"
 
