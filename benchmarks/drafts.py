@@ -22,15 +22,23 @@ from sake_jax import planning
 from sake_jax.chips import CHIPS, Chip
 from sake_jax.conversion import model_config
 from sake_jax.files import write_atomically
-from sake_jax.planning.bench.interleaved import Side, measure_in_turn
+from sake_jax.planning.bench.interleaved import Side, measure_in_turn, report_progress
 from sake_jax.planning.drafted import MEASURED_ON
 from sake_jax.planning.topology import Topology
 from sake_jax.tables import table
 
 PROMPTS = ("once upon a time", "one day, a boy", "the little dog", "in the big forest")
-DRAFTS = (1, 2, 4, 8)
+DRAFTS, SOME = (1, 2, 4, 8), (1, 4)
 GUIDANCES = {"none": sj.identity(), "SAKE": sj.sake(1.0)}
-TEMPERATURES = (0.0, 0.3, 0.9)
+CASES = [
+    ("none", 0.9, "none", DRAFTS),
+    ("none", 0.3, "none", DRAFTS),
+    ("none", 0.0, "none", DRAFTS),
+    ("SAKE", 0.9, "none", SOME),
+    ("SAKE", 0.3, "none", SOME),
+    ("none", 0.9, "dual", SOME),
+]
+"""Guidance, temperature, cache, and how many canvases are read together."""
 STEPWISE, AUTO = "stepwise", "auto"
 
 
@@ -60,20 +68,17 @@ def steps_per_read(
 
 
 def count_reads(lm: sj.LanguageModel, quick: bool) -> list[dict[str, Any]]:
-    """Steps a read serves for each guidance, temperature and cache."""
+    """Steps a read serves, for each of the `CASES`."""
     length, samples = (8, 1) if quick else (64, 2)
     start = prepare(lm, length, samples)
-    names, heats = (("none",), (0.9,)) if quick else (tuple(GUIDANCES), TEMPERATURES)
-    drafts, caches = ((1, 4), ("dual",)) if quick else (DRAFTS, ("none", "dual"))
     rows = []
-    for name in names:
-        for heat in heats:
-            for cache in caches if name == "none" else caches[:1]:
-                options = {"length": length, "block": length // 2, "cache": cache}
-                options |= {"guidance": GUIDANCES[name], "draw": sj.temperature(heat)}
-                rates = steps_per_read(lm, start, options, drafts)
-                row = {"guidance": name, "temperature": heat, "cache": cache}
-                rows.append(row | {"steps": dict(zip(map(str, drafts), rates, strict=True))})
+    for name, heat, cache, drafts in CASES[-1:] if quick else CASES:
+        options = {"length": length, "block": length // 2, "cache": cache}
+        options |= {"guidance": GUIDANCES[name], "draw": sj.temperature(heat)}
+        rates = steps_per_read(lm, start, options, drafts)
+        row = {"guidance": name, "temperature": heat, "cache": cache}
+        rows.append(row | {"steps": dict(zip(map(str, drafts), rates, strict=True))})
+        report_progress(f"{row}: {rates}")
     return rows
 
 
@@ -96,11 +101,12 @@ def require_equal(tokens: dict[str, np.ndarray]) -> None:
 
 def render(found: dict[str, Any]) -> str:
     """The results as Markdown."""
-    drafts = list(found["reads"][0]["steps"])
+    drafts = max((list(row["steps"]) for row in found["reads"]), key=len)
     lines = [["guidance", "temperature", "cache", *(f"drafts={count}" for count in drafts)]]
     for row in found["reads"]:
         about = [row["guidance"], f"{row['temperature']:g}", row["cache"]]
-        lines.append([*about, *(f"{rate:.2f}" for rate in row["steps"].values())])
+        rates = [row["steps"].get(count) for count in drafts]
+        lines.append([*about, *("" if rate is None else f"{rate:.2f}" for rate in rates)])
     timed = found["auto"]
     middle, low, high = timed["against"][STEPWISE][AUTO]
     parts = [

@@ -132,22 +132,27 @@ def test_how_often_a_cache_is_refreshed(cache, expected):
     assert read_shares(plan, canvas([[1]], 8, mask_id=9)) == expected
 
 
+def one(chip: Chip) -> Topology:
+    return Topology("one", chip, types.SimpleNamespace(devices=jax.devices()[:1]))
+
+
 def test_drafts_bring_most_where_weights_are_waited_for():
-    """A chip with slow memory reads eight canvases for the price of one; another does not."""
-    slow = Chip("slow", "cpu", memory=1e9, flops=1e15, bandwidth=1e9, link=1e10)
-    quick = Chip("quick", "cpu", memory=1e9, flops=1e9, bandwidth=1e15, link=1e10)
-    for cache in ("none", "dual"):
-        waits, counts = (
-            drafted(job(cache=cache), here(chip), {"data": 8}) for chip in (slow, quick)
-        )
-        assert [each.drafts for each in waits] == [1, 2, 4, 8]
-        assert waits[3].tokens_per_second > 1.2 * waits[0].tokens_per_second
-        assert counts[3].tokens_per_second < 0.5 * counts[0].tokens_per_second
-        plain = forecast(job(cache=cache), here(slow), {"data": 8}, compile_it=False)
-        assert waits[0].tokens_per_second == pytest.approx(plain.tokens_per_second, rel=0.1)
-    assert "| 8 |" in render_drafts(waits)
-    ancestral = dataclasses.replace(job(), request=Request(length=8, sampler="ancestral"))
-    assert drafted(ancestral, here(slow), {"data": 8}) == []
+    """LLaDA-8B's window of 32 columns waits for its weights; eight whole canvases do not."""
+    config = model_config("llada-8b")
+    window = Job(config, Request(length=64, cache="dual"), prompt=64)
+    few = drafted(window, one(CHIPS["v6e"]), {})
+    assert [each.drafts for each in few] == [1, 2, 4, 8]
+    assert few[2].read < 1.3 * few[0].read
+    assert few[2].tokens_per_second > 1.4 * few[0].tokens_per_second
+    plain = forecast(window, one(CHIPS["v6e"]), {}, compile_it=False)
+    assert few[0].tokens_per_second == pytest.approx(plain.tokens_per_second, rel=0.1)
+    canvases = Job(config, Request(length=64), batch=8, prompt=64)
+    many = drafted(canvases, one(CHIPS["v5e"]), {})
+    assert many[2].read > 3 * many[0].read
+    assert many[2].tokens_per_second < 0.7 * many[0].tokens_per_second
+    assert "| 8 |" in render_drafts(few)
+    ancestral = Job(TINY, Request(length=8, sampler="ancestral"))
+    assert drafted(ancestral, one(SMALL), {}) == []
 
 
 def test_int8_holds_less():
