@@ -151,7 +151,7 @@ def test_drafts_bring_most_where_weights_are_waited_for():
     assert many[2].read > 3 * many[0].read
     assert many[2].tokens_per_second < 0.7 * many[0].tokens_per_second
     assert "| 8 |" in render_drafts(few)
-    ancestral = Job(TINY, Request(length=8, sampler="ancestral"))
+    ancestral = Job(TINY, Request(length=8, sampler="ancestral"), prompt=8)
     assert drafted(ancestral, one(SMALL), {}) == []
 
 
