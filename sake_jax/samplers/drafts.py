@@ -67,8 +67,8 @@ def group_size(sampler: Sampler, canvas: Canvas) -> int:
     rows = canvas.tokens.shape[0]
     parts = (sampler.guidance, sampler.draw, sampler.process, sampler.reveal, sampler.plan)
     by_row = any(leaf.shape[:1] == (rows,) for leaf in map(jnp.asarray, jax.tree.leaves(parts)))
-    own_noise = sampler.noise not in (gumbel, still) and not sampler.couples_samples
-    if by_row or own_noise or sampler.record == "full":
+    ours = sampler.noise in (gumbel, still) or getattr(sampler.noise, "couples_samples", False)
+    if by_row or not ours or sampler.record == "full":
         return rows
     if not sampler.couples_samples:
         return 1

@@ -1,8 +1,9 @@
 """The one loop: `advance` takes one step, and everything that runs a sampler repeats it.
 
 `run` repeats it in a scan, which can be differentiated; `run_until` in a while loop, which leaves
-out steps without work; `stream` and `generate` in pieces, to look at the canvas in between. All of
-them take the same steps with the same keys, so they write the same tokens.
+out steps without work; `stream` and `generate` in pieces, to look at the canvas in between. With
+drafts all of them are a while loop over reads (`sake_jax.samplers.drafts`). They take the same
+steps with the same keys, so they write the same tokens.
 """
 
 import functools
