@@ -40,19 +40,20 @@ def drafted(job: Job, topology: Topology, mesh: dict[str, int]) -> list[DraftedF
     guidance, is done for every step. With a cache, a block's first step has no drafts.
     """
     sampler = job.sampler({})
-    if not hasattr(sampler.plan, "steps_per_block"):
-        return []
+    plan: Any = sampler.plan
+    if not hasattr(plan, "steps_per_block") or hasattr(sampler.denoiser, "remember"):
+        return []  # nothing that can be drafted
     costs = _Costs(job, topology, dict(topology.mesh(mesh).shape))
-    first, again = _shares(sampler.plan, job.canvas())
+    first, again = _shares(plan, job.canvas())
     one_read = costs.read(job.batch, again).seconds
     after = costs.step(job.batch, again).seconds - one_read
-    firsts = sampler.plan.blocks if first else 0
+    firsts = plan.blocks if first else 0
     begun = firsts * costs.step(job.batch, first).seconds if first else 0.0
     forecasts = []
     for drafts in DRAFTS:
         served = steps_per_read(drafts)
         read = costs.read(drafts * job.batch, again).seconds
-        seconds = begun + (sampler.plan.steps - firsts) * (read / served + after)
+        seconds = begun + (plan.steps - firsts) * (read / served + after)
         rate = job.batch * job.request.length / seconds
         forecasts.append(DraftedForecast(drafts, read, served, rate))
     return forecasts

@@ -1,6 +1,6 @@
 """One read of several canvases of each row, with a cache that has rows for all of them."""
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -28,17 +28,18 @@ def read_canvases(
 
     shape = views.tokens.shape[:3]
     back = lambda rows: rows.reshape(*shape, *rows.shape[1:])  # noqa: E731
-    if not sampler.plan.cached:
+    plan: Any = sampler.plan  # of blocks, where there is a cache
+    if not plan.cached:
         features, _ = sampler.denoiser.read(params, flat(views), None)
         return back(features), None
 
-    again, reread = sampler.plan.again, views.reread
+    again, reread = plan.again, cast(Reread, views.reread)
     axes = _row_axes(sampler, params, views.tokens.shape[-1])
 
     def first(cache: Any) -> tuple[Array, Any]:
         single = lambda x, axis: _single(x, axis, shape)  # noqa: E731
         view = flat(jax.tree.map(lambda x: x[:, :1], views))
-        chosen = Reread(view.reread.choice - again, reread.spans[again:])
+        chosen = Reread(reread.choice[lead, 0] - again, reread.spans[again:])
         features, cache = sampler.denoiser.read(
             params, view.replace(reread=chosen), jax.tree.map(single, cache, axes)
         )
@@ -47,7 +48,7 @@ def read_canvases(
 
     def other(cache: Any) -> tuple[Array, Any]:
         view = flat(views)
-        view = view.replace(reread=Reread(view.reread.choice, reread.spans[:again]))
+        view = view.replace(reread=Reread(reread.choice[lead, 0], reread.spans[:again]))
         features, cache = sampler.denoiser.read(params, view, cache)
         return back(features), cache
 

@@ -179,11 +179,13 @@ class _Loop:
         return self.sampler.plan.next_step(canvas, step) if self.skips else step + 1
 
     def block(self, step: Array) -> Array:
-        return step // self.sampler.plan.steps_per_block
+        plan: Any = self.sampler.plan
+        return step // plan.steps_per_block
 
     def read(self, run: RunProgress) -> RunProgress:
         """One read, and all steps that it serves."""
-        plan, kept = self.sampler.plan, run.state.cache
+        plan: Any = self.sampler.plan
+        kept = run.state.cache
         state = self.by_group(run.state).replace(cache=None)
         active = self.working(state)
         lead = jnp.argmin(jnp.where(active, state.step, plan.steps))
@@ -265,7 +267,7 @@ class _Loop:
     ) -> tuple[RunState, Info, Guided]:
         """What follows a step's read, for one group."""
         view = self.sampler.plan.view(state.canvas, state.step)
-        if choice is not None:
+        if choice is not None and view.reread is not None:
             # The same for all groups, so that a guidance's own read computes no more than it must.
             view = view.replace(reread=view.reread.replace(choice=choice))
         return take(self.sampler, self.params, self.key, state, view, features)

@@ -39,8 +39,9 @@ def drafts_of(sampler: Sampler, params: Params, canvas: Canvas) -> int:
     weights = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
     rows = canvas.tokens.shape[0] / (mesh.shape.get("data", 1) if mesh else 1)
     columns = canvas.tokens.shape[1]
-    if sampler.plan.cached:  # the first span is that of most steps, or the widest
-        columns = sum(sampler.plan.view(canvas, jnp.int32(0)).reread.spans[0])
+    reread = sampler.plan.view(canvas, jnp.int32(0)).reread
+    if reread is not None and reread.spans[0] is not None:  # that of most steps, or the widest
+        columns = sum(reread.spans[0])
     return drafts_that_pay(chip, weights, size, rows * columns)
 
 
