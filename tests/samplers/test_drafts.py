@@ -215,6 +215,9 @@ def test_auto_drafts_where_the_device_waits_for_its_memory(monkeypatch):
     sampler = sj.masked(lm, length=8, block=4, cache="dual", drafts="auto")
     start = lambda rows: sj.canvas([[1]], 8, mask_id=270, samples=rows)  # noqa: E731
     assert drafts_of(sampler, lm.params, start(1)) == 1
+    given = toy_params(0), KEY, toy_canvas()
+    plain, auto = (sj.run.lower(toy(drafts), *given).as_text() for drafts in (1, "auto"))
+    assert plain == auto, "on a CPU it is the same program"
     monkeypatch.setattr("sake_jax.samplers.paying.local_chip", lambda: CHIPS["v6e"])
     assert drafts_of(sampler, lm.params, start(1)) > 1
     assert drafts_of(sampler, lm.params, start(512)) == 1
