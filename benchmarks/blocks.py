@@ -24,11 +24,11 @@ import numpy as np
 from flax import nnx
 
 import sake_jax as sj
+from sake_jax.chips import CHIPS
 from sake_jax.conversion import family
 from sake_jax.files import write_atomically
 from sake_jax.models import LanguageModel, TransformerConfig, init, mlp
 from sake_jax.planning.bench.interleaved import Side, measure_in_turn
-from sake_jax.planning.chips import CHIPS
 from sake_jax.planning.count import CostCounter, distinct_experts, trace
 from sake_jax.planning.forecast import read_shares
 

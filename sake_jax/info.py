@@ -86,6 +86,9 @@ class Info(Node):
     """Before guidance (record="full")."""
     candidates: Candidates | None = None
     """After guidance (record="full")."""
+    read: Leaf = None
+    """Which of the run's reads served this step, counted from 0: several steps have the same where
+    drafts were right. None without drafts, where every step has its own."""
 
 
 def mean_over(values: Array, where: Array) -> Array:

@@ -1,5 +1,6 @@
 """The benchmarks run, and what the README says of cost is still so."""
 
+import json
 import subprocess
 import sys
 
@@ -142,6 +143,16 @@ def test_guidance_costs_a_step_of_llada_little(samplers, form, limit):
     name = next(name for name in samplers.FORMS if name.startswith(form))
     unguided = samplers.count(samplers.LLADA, "unguided")[0]
     assert samplers.count(samplers.LLADA, name)[0] / unguided <= limit
+
+
+@pytest.mark.slow
+def test_drafts_are_counted(tmp_path):
+    file = tmp_path / "drafts.json"
+    script = [sys.executable, FOLDER / "drafts.py", "--quick", "--json", str(file)]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "| none | 0.9 | dual | 1.00 |" in done.stdout
+    assert json.loads(file.read_text())["reads"][0]["steps"]["4"] > 1
 
 
 @pytest.mark.slow

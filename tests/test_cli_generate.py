@@ -260,6 +260,8 @@ def test_requests_become_samplers(lm):
     odd = request(length=16, block=8, steps=4, cache="dual").build(lm)
     assert odd.plan == sj.masked(lm, length=16, block=8, steps=4, cache="dual").plan
     assert request(sampler="ancestral", steps=5).build(lm).plan.steps == 6  # and one for the rest
+    assert request(drafts="4").build(lm).drafts == 4
+    assert request(drafts="auto").build(lm).drafts == "auto"
     both = request(guidance="sake+spread", top_p=0.9, strength=2.0).guided()
     wanted = sj.chain(sj.top_p(0.9), sj.sake(2.0), sj.sake(2.0, scope="batch", self_term=0.0))
     assert both == wanted

@@ -65,13 +65,17 @@ def plan(
     else:
         chosen = planning.forecast(job, chips, mesh_sizes(mesh), compile_it)
     added = planning.overheads(job, chips, chosen.mesh)
+    drafted = planning.drafted(job, chips, chosen.mesh)
     if as_json:
         guided = {name: report.as_json(each) for name, each in added.items()}
         whole = report.as_json(chosen) | {"guidances": guided}
+        whole |= {"drafts": [dataclasses.asdict(each) for each in drafted]}
         meshes = [report.as_json(each) for each in tried]
         typer.echo(json.dumps(whole | {"sweep": meshes}, indent=2))
         return
     parts = [f"# {model} on {chips.name}", report.render_forecast(chosen)]
     parts += ["## Meshes", report.render_sweep(tried)] if tried else []
-    parts += ["## What guidance adds", report.render_overheads(added), report.ACCOUNTING]
+    parts += ["## What guidance adds", report.render_overheads(added)]
+    parts += ["## With drafts", report.render_drafts(drafted)] if drafted else []
+    parts.append(report.ACCOUNTING)
     print_markdown("\n\n".join(parts))

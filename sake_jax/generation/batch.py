@@ -11,6 +11,7 @@ from sake_jax.generation.ending import TextEnd
 from sake_jax.generation.prompts import Batch
 from sake_jax.generation.result import Row
 from sake_jax.samplers.loop import RunProgress, advance_until, begin_progress
+from sake_jax.samplers.paying import at_most
 from sake_jax.samplers.sampler import Sampler
 from sake_jax.sharding import mesh_of, spans_processes, to_host
 from sake_jax.typing import Params
@@ -35,9 +36,10 @@ def run_batch(
     after each step by `watch`. On a mesh there may be more rows in the end, see `filled`."""
     rows = len(canvas.tokens)
     canvas = filled(canvas, sampler, lm.params)
-    progress = begin_progress(sampler, lm.params, key, canvas, trajectory=trajectory)
     steps = sampler.plan.steps
     stride = 1 if watch else -(-steps // LOOKS) if often else steps
+    sampler = at_most(sampler, stride)
+    progress = begin_progress(sampler, lm.params, key, canvas, trajectory=trajectory)
     for begun in range(0, steps, stride):
         end = min(begun + stride, steps)
         progress = advance_until(sampler, lm.params, key, progress, jnp.int32(end), ending.stop)

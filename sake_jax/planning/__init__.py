@@ -3,6 +3,8 @@
 A `Job` is what is to be run, a `topology` the chips; `forecast` says what they come to.
 """
 
+from sake_jax.planning.drafted import DraftedForecast as DraftedForecast
+from sake_jax.planning.drafted import drafted as drafted
 from sake_jax.planning.forecast import Forecast as Forecast
 from sake_jax.planning.forecast import forecast as forecast
 from sake_jax.planning.job import Job as Job

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
-from sake_jax.planning.chips import Chip
+from sake_jax.chips import Chip
 from sake_jax.sharding import RULES, Axes, shard_shape
 
 KEEP = ("convert_element_type", "sharding_constraint", "copy", "optimization_barrier", "slice")

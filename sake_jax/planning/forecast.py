@@ -11,8 +11,8 @@ from jax.sharding import AbstractMesh, Mesh
 
 import sake_jax as sj
 from sake_jax.checks import require
+from sake_jax.chips import GIB
 from sake_jax.models import bytes_per_device
-from sake_jax.planning.chips import GIB
 from sake_jax.planning.count import Cost, CostCounter, trace
 from sake_jax.planning.hlo import ProgramCost, program_cost
 from sake_jax.planning.job import Job
@@ -113,11 +113,16 @@ def step_cost(job: Job, topology: Topology, mesh: Mesh | AbstractMesh, arguments
     shares = read_shares(arguments[0].plan, job.canvas())
     chosen = max(1, getattr(job.network, "experts_per_token", 0))
     counter = CostCounter(topology.chip, dict(mesh.shape), shares, chosen)
+    marks = parameter_marks(job, arguments)
+    return counter.count(trace(sj.run, *arguments), marks) * (1 / arguments[0].plan.steps)
+
+
+def parameter_marks(job: Job, arguments: Any) -> list[Any]:
+    """Logical axes of a program's arguments, of which the second are the job's parameters."""
     names = [job.axes[path] for path in job.leaves]
     before, after = len(jax.tree.leaves(arguments[0])), len(jax.tree.leaves(arguments[2:]))
     order = _flat_order(arguments[1], job)
-    marks = [None] * before + [names[at] for at in order] + [None] * after
-    return counter.count(trace(sj.run, *arguments), marks) * (1 / arguments[0].plan.steps)
+    return [None] * before + [names[at] for at in order] + [None] * after
 
 
 def _flat_order(params: Any, job: Job) -> list[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sake_jax.planning.chips import Chip
+from sake_jax.chips import Chip
 
 TEMPLATE = """
 gpu_device_info {{

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sake_jax.planning.drafted import MEASURED_ON, DraftedForecast
 from sake_jax.planning.forecast import Forecast, format_gib
 from sake_jax.planning.forms import BASE
 from sake_jax.tables import table
@@ -79,6 +80,23 @@ def render_overheads(forecasts: dict[str, Forecast]) -> str:
             ]
         )
     return table(lines)
+
+
+def render_drafts(forecasts: Sequence[DraftedForecast]) -> str:
+    """What a read of several canvases costs and brings, as a Markdown table."""
+    lines = [["drafts", "ms a read", "steps it serves", "tokens a second", "against 1"]]
+    for each in forecasts:
+        rate = each.tokens_per_second
+        lines.append(
+            [
+                str(each.drafts),
+                f"{1e3 * each.read:.2f}",
+                f"{each.steps_per_read:.2f}",
+                f"{rate:,.0f}",
+                f"{rate / forecasts[0].tokens_per_second:.2f}",
+            ]
+        )
+    return table(lines) + f"\n\nSteps that a read serves: measured on {MEASURED_ON}."
 
 
 def render_sweep(forecasts: Sequence[Forecast]) -> str:

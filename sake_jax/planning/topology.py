@@ -11,7 +11,7 @@ from jax.experimental import topologies
 from jax.sharding import AbstractMesh, Mesh
 
 from sake_jax.checks import require
-from sake_jax.planning.chips import CHIPS, Chip
+from sake_jax.chips import CHIPS, Chip
 from sake_jax.planning.gpus import description
 from sake_jax.sharding import MESH_AXES, arrange, format_divisors
 

@@ -23,6 +23,7 @@ from sake_jax.samplers.noise import TokenDraw as TokenDraw
 from sake_jax.samplers.noise import gumbel as gumbel
 from sake_jax.samplers.noise import still as still
 from sake_jax.samplers.noise import systematic as systematic
+from sake_jax.samplers.paying import steps_per_read as steps_per_read
 from sake_jax.samplers.perturbed import Perturbed as Perturbed
 from sake_jax.samplers.perturbed import perturbed as perturbed
 from sake_jax.samplers.plans import blocks as blocks

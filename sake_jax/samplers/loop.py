@@ -1,8 +1,9 @@
 """The one loop: `advance` takes one step, and everything that runs a sampler repeats it.
 
 `run` repeats it in a scan, which can be differentiated; `run_until` in a while loop, which leaves
-out steps without work; `stream` and `generate` in pieces, to look at the canvas in between. All of
-them take the same steps with the same keys, so they write the same tokens.
+out steps without work; `stream` and `generate` in pieces, to look at the canvas in between. With
+drafts all of them are a while loop over reads (`sake_jax.samplers.drafts`). They take the same
+steps with the same keys, so they write the same tokens.
 """
 
 import functools
@@ -15,13 +16,14 @@ from jax import Array
 
 from sake_jax.core import declared
 from sake_jax.info import Info
-from sake_jax.node import Node
+from sake_jax.samplers.drafts import advance_drafts, begin_drafts, group_size, split
 from sake_jax.samplers.noise import first_tokens
+from sake_jax.samplers.paying import at_most, drafts_of
 from sake_jax.samplers.sampler import Sampler
-from sake_jax.samplers.step import LastRead, RunState, context, step
+from sake_jax.samplers.step import LastRead, RunProgress, RunState, context, step
 from sake_jax.samplers.stop import Stop
 from sake_jax.sharding import HIDDEN, constrain, constrain_rows
-from sake_jax.typing import Key, Leaf, Params
+from sake_jax.typing import Key, Params
 from sake_jax.view import Canvas
 
 
@@ -129,8 +131,14 @@ def run(
     >>> done.tokens.shape, info.entropy.shape
     ((1, 6), (4, 1))
     """
-    state = begin(sampler, params, key, canvas, cache)
-    state, (info, tokens) = _scan(sampler, params, key, state, sampler.plan.steps, trajectory)
+    if drafts_of(sampler, params, canvas) > 1:
+        progress = begin_progress(sampler, params, key, canvas, cache, trajectory=trajectory)
+        end = jnp.int32(sampler.plan.steps)
+        progress = advance_until(sampler, params, key, progress, end, skips=False)
+        state, info, tokens = progress.state, progress.info, progress.tokens
+    else:
+        state = begin(sampler, params, key, canvas, cache)
+        state, (info, tokens) = _scan(sampler, params, key, state, sampler.plan.steps, trajectory)
     return (state.canvas, info, tokens) if trajectory else (state.canvas, info)
 
 
@@ -169,23 +177,6 @@ def run_until(
     return (*done, progress.trajectory()) if trajectory else done
 
 
-class RunProgress(Node):
-    """A run that may leave out steps, so far. Its records are by the plan's S steps."""
-
-    state: RunState
-    taken: Leaf
-    """(S,) which steps were taken."""
-    info: Info
-    """(S, B, ...) zeros, and `finite`, where a step was not taken."""
-    tokens: Leaf
-    """(S, B, L) after each step that was taken, or None."""
-
-    def trajectory(self) -> Array:
-        """(S, B, L) the tokens after each step: a step that was not taken changed nothing."""
-        last = jax.lax.cummax(jnp.where(self.taken, jnp.arange(self.taken.size), 0))
-        return self.tokens[last]
-
-
 # Parameters that a beginning does not use stay its arguments: they say which mesh it is for.
 @functools.partial(jax.jit, static_argnames="trajectory", keep_unused=True)
 def begin_progress(
@@ -204,11 +195,17 @@ def begin_progress(
     info = info.replace(finite=jnp.ones_like(info.finite))
     tokens = state.canvas.tokens
     tokens = jnp.broadcast_to(tokens[None], (steps, *tokens.shape)) if trajectory else None
+    drafts = drafts_of(sampler, params, canvas)
+    if drafts > 1:
+        info = info.replace(read=jnp.zeros(info.finite.shape, jnp.int32))
+        rows = split(state.canvas, group_size(sampler, state.canvas))
+        groups = jax.vmap(functools.partial(begin, sampler, params, key))(rows)
+        state = begin_drafts(sampler, params, key, state, groups, drafts)
     info, tokens = constrain_rows((info, tokens), (None, "batch"), like=params)
     return RunProgress(state, jnp.zeros(steps, bool), info, tokens)
 
 
-@functools.partial(jax.jit, donate_argnames="progress")
+@functools.partial(jax.jit, donate_argnames="progress", static_argnames="skips")
 def advance_until(
     sampler: Sampler,
     params: Params,
@@ -216,20 +213,30 @@ def advance_until(
     progress: RunProgress,
     end: Array,
     stop: Stop | None = None,
+    *,
+    skips: bool = True,
 ) -> RunProgress:
-    """Goes on until the plan's step `end`, or until nothing is open."""
+    """Goes on until the plan's step `end`, or until nothing is open, if it `skips` steps without
+    work."""
     params = prepared(sampler, params)
+    drafts = drafts_of(sampler, params, progress.state.canvas)
+    if drafts > 1:
+        return advance_drafts(sampler, params, key, progress, end, stop, drafts, skips)
 
     def unfinished(progress: RunProgress) -> Array:
         canvas = progress.state.canvas
-        return (progress.state.step < end) & jnp.any(canvas.open & canvas.attend)
+        left = jnp.any(canvas.open & canvas.attend) if skips else True
+        return (progress.state.step < end) & left
+
+    def following(canvas: Canvas, at: Array) -> Array:
+        return sampler.plan.next_step(canvas, at) if skips else at + 1
 
     def body(progress: RunProgress) -> RunProgress:
         at = progress.state.step
         state, info = advance(sampler, params, key, progress.state, stop)
         put = lambda record, new: record.at[at].set(new)  # noqa: E731
         return RunProgress(
-            state=state.replace(step=sampler.plan.next_step(state.canvas, at)),
+            state=state.replace(step=following(state.canvas, at)),
             taken=progress.taken.at[at].set(True),
             info=jax.tree.map(put, progress.info, info),
             tokens=None if progress.tokens is None else put(progress.tokens, state.canvas.tokens),
@@ -265,8 +272,24 @@ def stream(
     >>> [int(now.open.sum()) for now, info in steps]  # columns that are still masked
     [2, 0]
     """
+    sampler = at_most(sampler, chunk)
+    if drafts_of(sampler, params, canvas) > 1:
+        yield from _stream_drafts(sampler, params, key, canvas, cache, chunk)
+        return
     state = _begin(sampler, params, key, canvas, cache)
     for at in range(0, sampler.plan.steps, chunk):
         steps = min(chunk, sampler.plan.steps - at)
         state, (info, _) = _scan_steps(sampler, params, key, state, steps, False, stop)
         yield state.canvas, info
+
+
+def _stream_drafts(
+    sampler: Sampler, params: Params, key: Key, canvas: Canvas, cache: Any, chunk: int
+) -> Iterator[tuple[Canvas, Info]]:
+    progress, steps = begin_progress(sampler, params, key, canvas, cache), sampler.plan.steps
+    for at in range(0, steps, chunk):
+        end = min(at + chunk, steps)
+        progress = advance_until(sampler, params, key, progress, jnp.int32(end), skips=False)
+        # Copies: the records themselves are given away to the next chunk.
+        shown = jax.tree.map(jnp.copy, progress.state.canvas)
+        yield shown, jax.tree.map(lambda leaf, at=at, end=end: leaf[at:end], progress.info)

@@ -130,6 +130,12 @@ class Blocks(Node):
         tails = tuple((0, self.length - b * self.width) for b in range(self.blocks))
         return Reread(jnp.where(first, self.blocks, block), (*tails, None))
 
+    @property
+    def again(self) -> int:
+        """How many of a cached read's spans are for the steps after a block's first, in which the
+        window's columns alone may have changed; they stand first."""
+        return self.blocks if self.cache == "prefix" else 1
+
     def next_step(self, canvas: Canvas, step: Array) -> Array:
         """The next step that has something to do: a finished block's other steps have not."""
         block = step // self.steps_per_block

@@ -55,6 +55,7 @@ def masked(
     least: Number = 0.0,
     noise: Noise | TokenDraw = gumbel,
     record: str = "brief",
+    drafts: int | str = 1,
 ) -> Sampler:
     """Masked decoding as LLaDA, LLaDA-MoE and Dream do it, semi-autoregressive by blocks.
 
@@ -83,6 +84,7 @@ def masked(
       least: the noise level after the last step (Dream's eps).
       noise: where Gumbel noise comes from; `still` for none.
       record: see `sampler`.
+      drafts: how many canvases one read serves: fewer reads, the same tokens; see `sampler`.
     """
     one_of("ends", ends, ENDS)
     if block is None:
@@ -108,6 +110,7 @@ def masked(
         confidence=confidence,
         noise=noise,
         record=record,
+        drafts=drafts,
     )
 
 
@@ -210,6 +213,7 @@ def block(
     pace: str = "even",
     noise: Noise | TokenDraw = gumbel,
     record: str = "brief",
+    drafts: int | str = 1,
 ) -> Sampler:
     """Block diffusion as BD3LM, SDAR and LLaDA2 do it: block after block, each by masked diffusion.
 
@@ -253,6 +257,7 @@ def block(
       pace: "even"; "whole" as SDAR and LLaDA2 count, "stretched" for BD3LM's times; see `blocks`.
       noise: where Gumbel noise comes from.
       record: see `sampler`.
+      drafts: how many canvases one read serves: fewer reads, the same tokens; see `sampler`.
     """
     denoiser, size = _block_denoiser(denoiser_of(lm), block)
     timed = declared(denoiser, "reads_time")
@@ -297,6 +302,7 @@ def block(
         reuse=reuse,
         noise=noise,
         record=record,
+        drafts=drafts,
     )
 
 

@@ -77,6 +77,13 @@ class Request:
         default="none",
         metadata={"help": "'none', 'prefix' or 'dual': faster, an approximation."},
     )
+    drafts: str = field(
+        default="1",
+        metadata={
+            "help": "Canvases that one read of the network serves, such as 4: fewer reads, the "
+            "same tokens; 'auto': as many as pay on the device."
+        },
+    )
     bandwidth: float | None = field(
         default=None,
         metadata={"help": "Sigma of the guidance's kernel; the rows' median distance by default."},
@@ -104,6 +111,9 @@ class Request:
         rule, remedy = "bandwidths are for guidances with a kernel", "leave them out"
         given = (self.bandwidth, self.attention_bandwidth)
         require(has_kernel or given == (None, None), rule, given, remedy)
+        rule, remedy = "drafts must be a whole number, or 'auto'", "such as 4"
+        right = self.drafts == "auto" or str(self.drafts).isdecimal()
+        require(right, rule, self.drafts, remedy)
         rule, remedy = "the paper's guidance needs a bandwidth", "give one, or use 'sake'"
         require("paper" not in names or self.bandwidth, rule, self.bandwidth, remedy)
 
@@ -133,6 +143,10 @@ class Request:
         cut = [] if self.top_p == 1 else [guidances.top_p(self.top_p)]
         return guidances.chain(*cut, *(makers[name]() for name in self.guidance.split("+")))
 
+    @property
+    def _drafts(self) -> int | str:
+        return "auto" if self.drafts == "auto" else int(self.drafts)
+
     def build(self, lm: LanguageModel) -> Sampler:
         """The sampler for a model."""
         return sampler_for(
@@ -143,6 +157,8 @@ class Request:
             block=self.block,
             # "none" is what masked decoding has by itself, and no word for presets without caches.
             cache=None if self.cache == "none" else self.cache,
+            # So is "1".
+            drafts=None if self.drafts == "1" else self._drafts,
             guidance=self.guided(),
             draw=guidances.temperature(self.temperature),
             reveal=ORDERS[self.order],

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from flax import struct
 
-from sake_jax.checks import one_of, require
+from sake_jax.checks import one_of, require, whole
 from sake_jax.core import Denoiser, Guidance, Plan, Process, Reveal, declared
 from sake_jax.guidance.compose import Chain, When, chain, identity
 from sake_jax.guidance.shaping import is_greedy
@@ -18,6 +18,8 @@ from sake_jax.samplers.processes import Identity
 from sake_jax.samplers.reveal import as_rule, everything
 from sake_jax.samplers.reveal import confidence as most_confident
 
+MOST_DRAFTS = 16
+"""Canvases of a row that one read may serve."""
 CONFIDENCES = ("guided", "base", "drawn")
 
 
@@ -43,6 +45,8 @@ class Sampler(Node):
     reuse: bool | str = struct.field(pytree_node=False, default=False)
     """Whether a row that did not change is not read again; "stale" also where it should be."""
     record: str = struct.field(pytree_node=False, default="brief")
+    drafts: int | str = struct.field(pytree_node=False, default=1)
+    """How many canvases of a row are read together; "auto": as many as pay on the device."""
 
     @property
     def couples_samples(self) -> bool:
@@ -70,6 +74,7 @@ def sampler(
     confidence: str = "guided",
     reuse: bool | str = False,
     record: str = "brief",
+    drafts: int | str = 1,
 ) -> Sampler:
     """Puts a sampler together.
 
@@ -95,6 +100,10 @@ def sampler(
         where `draw` has temperature 0. `systematic()`: samples of a prompt share out their draws.
       record: "brief"; "signal" for telemetry that needs base and guided logits, "full"
         for the likeliest candidates and the kernel's weights at every position too.
+      drafts: how many canvases of a row are read together: the one that is there, and drafts of
+        what the next steps will make of it. As long as these turn out right, one read serves
+        several steps; what is written is the same. 1: every step reads. "auto": as many as pay
+        on the device, 1 on a CPU. `run`, `run_until`, `stream` and `generate` use it.
     """
     one_of("record", record, RECORDS)
     one_of("confidence", confidence, CONFIDENCES)
@@ -118,6 +127,7 @@ def sampler(
     if plan.cached:
         rule, remedy = "a plan with a cache needs denoiser.empty_cache", "use cache='none'"
         require(declared(denoiser, "empty_cache"), rule, type(denoiser).__name__, remedy)
+    _check_drafts(drafts, denoiser, plan, reuse)
     if isinstance(plan, Blocks) and plan.pace == "even" and not process.decides:
         rule = f"steps must be at most length ({plan.length}): a step writes a token or more"
         require(plan.blocks * plan.writing <= plan.length, rule, plan.steps, "lower steps")
@@ -132,7 +142,23 @@ def sampler(
         confidence=confidence,
         reuse=reuse,
         record=record,
+        drafts=drafts,
     )
+
+
+def _check_drafts(drafts: int | str, denoiser: Denoiser, plan: Plan, reuse: bool | str) -> None:
+    """Refuses drafts that cannot be read, or that would change what is read."""
+    if drafts == "auto":
+        return
+    if whole("drafts", drafts, at_most=MOST_DRAFTS) == 1:
+        return
+    rule, remedy = "drafts and reuse both save reads", "leave one of them out"
+    require(not reuse, rule, f"drafts={drafts}, reuse={reuse!r}", remedy)
+    rule = "drafts need a denoiser that is not told what it predicted"
+    remedy = "leave drafts out: nobody knows that before the steps between are taken"
+    require(declared(denoiser, "remember") is None, rule, "one that is", remedy)
+    rule, remedy = "drafts with a cache are for plans of blocks", "use blocks(...), or no cache"
+    require(not plan.cached or isinstance(plan, Blocks), rule, type(plan).__name__, remedy)
 
 
 def _is_greedy(draw: Chain) -> bool:

@@ -102,6 +102,8 @@ def run_selected(
     """
     rule, remedy = "choosing is for plans without a cache", "use cache='none'"
     require(not sampler.plan.cached, rule, "one with a cache", remedy)
+    rule, remedy = "run_selected takes one step at a time", "leave drafts out"
+    require(sampler.drafts in (1, "auto"), rule, f"drafts={sampler.drafts}", remedy)
     last = sampler.plan.steps - 1
     choices = last if choices is None else whole("choices", choices, at_least=0, at_most=last)
     weight = number("weight", weight, at_least=0, schedule=False)

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from sake_jax.core import Context, Process, declared
 from sake_jax.guidance.compose import Guided, guide, last_word
@@ -57,6 +58,23 @@ class RunState(Node):
     """What the parts of `draw` carry."""
     process: Any = None
     """What the process carries, if it does."""
+
+
+class RunProgress(Node):
+    """A run that may leave out steps, so far. Its records are by the plan's S steps."""
+
+    state: RunState
+    taken: Leaf
+    """(S,) which steps were taken."""
+    info: Info
+    """(S, B, ...) zeros, and `finite`, where a step was not taken."""
+    tokens: Leaf
+    """(S, B, L) after each step that was taken, or None."""
+
+    def trajectory(self) -> Array:
+        """(S, B, L) the tokens after each step: a step that was not taken changed nothing."""
+        last = jax.lax.cummax(jnp.where(self.taken, jnp.arange(self.taken.size), 0))
+        return self.tokens[last]
 
 
 def context(
@@ -115,11 +133,26 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
     >>> int(state.step), info.entropy.shape  # one number for each row
     (1, (1,))
     """
-    canvas = state.canvas
-    view = sampler.plan.view(canvas, state.step)
+    view = sampler.plan.view(state.canvas, state.step)
     features, cache = read(sampler, params, view, state.cache)
+    state, info, _ = take(sampler, params, key, state.replace(cache=cache), view, features)
+    return state, info
+
+
+def take(
+    sampler: Sampler, params: Params, key: Key, state: RunState, view: View, features: Any
+) -> tuple[RunState, Info, Guided]:
+    """The part of a step that comes after its read; and what the guidance made of the features."""
     ctx = context(sampler, params, view, features, state.draw, None)
     guided = guide(sampler.guidance, state.guidance, ctx)
+    return *settle(sampler, params, key, state, guided, ctx), guided
+
+
+def settle(
+    sampler: Sampler, params: Params, key: Key, state: RunState, guided: Guided, ctx: Context
+) -> tuple[RunState, Info]:
+    """The part of a step that comes after its guidance: draw, reveal, write."""
+    canvas, view, cache = state.canvas, ctx.view, state.cache
     shaped, draw_state = shape_draw(sampler, guided.logits, state.draw, ctx)
     moving = keep_rate(sampler.process, shaped, guided.base, view)
     log_q = last_word(sampler.guidance, guided, sampler.process.log_q(moving, view), ctx)
@@ -146,7 +179,7 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
 
     if sampler.reuse:
         changed = jnp.any(canvas.tokens != view.tokens, axis=1)
-        cache = LastRead(features, changed, view.window_start)
+        cache = LastRead(ctx.features, changed, view.window_start)
     after = RunState(state.step + 1, canvas, cache, guided.state, draw_state, carried)
     return after, _info(guided, finite, log_p, revealed, ctx)
 

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 import sake_jax as sj
 from conftest import GOLDENS
 from sake_jax import cli
+from sake_jax.chips import Chip
 from sake_jax.conversion import convert, export, model_config, open_checkpoint, verify
 from sake_jax.conversion.checkpoint import leaves
 from sake_jax.conversion.rules import MismatchError
 from sake_jax.planning import Job, forecast
-from sake_jax.planning.chips import Chip
 from sake_jax.planning.topology import Topology
 
 NAME = "diffusion_gemma"

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from sake_jax.chips import Chip
 from sake_jax.models.grouped import grouped_product
-from sake_jax.planning.chips import Chip
 from sake_jax.planning.count import Cost, CostCounter, distinct_experts, trace
 
 CHIP = Chip("slow", "tpu", memory=1e9, flops=100.0, bandwidth=10.0, link=1.0)

@@ -9,19 +9,26 @@ import pytest
 from typer.testing import CliRunner
 
 from sake_jax import Request, canvas, cli
+from sake_jax.chips import CHIPS, Chip
 from sake_jax.conversion import model_config
 from sake_jax.planning import (
     Job,
+    drafted,
     fastest_that_fits,
     forecast,
     overheads,
     sweep,
     topology,
 )
-from sake_jax.planning.chips import CHIPS, Chip
 from sake_jax.planning.forecast import read_shares
 from sake_jax.planning.forms import FORMS
-from sake_jax.planning.report import as_json, render_forecast, render_overheads, render_sweep
+from sake_jax.planning.report import (
+    as_json,
+    render_drafts,
+    render_forecast,
+    render_overheads,
+    render_sweep,
+)
 from sake_jax.planning.topology import Topology
 from sake_jax.samplers import blocks
 
@@ -125,6 +132,29 @@ def test_a_cache_reads_less():
 def test_how_often_a_cache_is_refreshed(cache, expected):
     plan = blocks(8, 8, 4, cache=cache, ahead=cache != "exact")
     assert read_shares(plan, canvas([[1]], 8, mask_id=9)) == expected
+
+
+def one(chip: Chip) -> Topology:
+    return Topology("one", chip, types.SimpleNamespace(devices=jax.devices()[:1]))
+
+
+def test_drafts_bring_most_where_weights_are_waited_for():
+    """LLaDA-8B's window of 32 columns waits for its weights; eight whole canvases do not."""
+    config = model_config("llada-8b")
+    window = Job(config, Request(length=64, cache="dual"), prompt=64)
+    few = drafted(window, one(CHIPS["v6e"]), {})
+    assert [each.drafts for each in few] == [1, 2, 4, 8]
+    assert few[2].read < 1.3 * few[0].read
+    assert few[2].tokens_per_second > 1.4 * few[0].tokens_per_second
+    plain = forecast(window, one(CHIPS["v6e"]), {}, compile_it=False)
+    assert few[0].tokens_per_second == pytest.approx(plain.tokens_per_second, rel=0.1)
+    canvases = Job(config, Request(length=64), batch=8, prompt=64)
+    many = drafted(canvases, one(CHIPS["v5e"]), {})
+    assert many[2].read > 3 * many[0].read
+    assert many[2].tokens_per_second < 0.7 * many[0].tokens_per_second
+    assert "| 8 |" in render_drafts(few)
+    ancestral = Job(TINY, Request(length=8, sampler="ancestral"), prompt=8)
+    assert drafted(ancestral, one(SMALL), {}) == []
 
 
 def test_int8_holds_less():

@@ -5,9 +5,9 @@ import importlib.util
 import pytest
 
 from sake_jax import Request
+from sake_jax.chips import CHIPS, GIB
 from sake_jax.conversion import model_config
 from sake_jax.planning import Job, forecast, overheads, topology
-from sake_jax.planning.chips import CHIPS, GIB
 
 missing = importlib.util.find_spec("jax_cuda12_plugin") is None
 reason = "needs jax-cuda12-plugin and jax-cuda12-pjrt of JAX's release (pip install --no-deps)"

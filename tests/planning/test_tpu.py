@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from pages import PAGES, ROOT, blocks
 from sake_jax import Request, cli
+from sake_jax.chips import GIB
 from sake_jax.conversion import model_config
 from sake_jax.planning import Job, forecast, overheads, topology
-from sake_jax.planning.chips import GIB
 
 # The extra `test` brings it where it is made.
 pytest.importorskip("libtpu")

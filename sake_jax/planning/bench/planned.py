@@ -14,6 +14,10 @@ COMPILED = (BASE, DEFAULT)
 """Forms that the compiler is asked about, at the shortest and the longest prompt."""
 
 
+BATCHES = (1, 8)
+"""Rows that drafts are planned for."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Target:
     """Chips and how a model is split over them; the fastest way by our count if None."""
@@ -32,10 +36,11 @@ class Outline:
     steps: int | None = None
     batch: int = 1
 
-    def job(self, prompt: int) -> planning.Job:
-        request = sj.Request(length=self.length, steps=self.steps, temperature=0.7)
-        config = model_config(self.model)
-        return planning.Job(config, request, batch=self.batch, prompt=prompt)
+    def job(self, prompt: int, cache: str = "none", batch: int | None = None) -> planning.Job:
+        options = {"length": self.length, "steps": self.steps, "temperature": 0.7}
+        request = sj.Request(**options, cache=cache)
+        rows = self.batch if batch is None else batch
+        return planning.Job(model_config(self.model), request, batch=rows, prompt=prompt)
 
 
 def plan_tables(
@@ -64,7 +69,23 @@ def chip_table(outline: Outline, target: Target, compile_it: bool) -> dict[str, 
                 result = planning.forecast(job.in_form(FORMS[name]), chips, mesh)
                 forms[name]["compiler"] = by_compiler(result)
         rows.append({"at": prompt, "forms": forms})
-    return {"chips": chips.name, "devices": chips.devices, "mesh": mesh, "prompt": rows}
+    table = {"chips": chips.name, "devices": chips.devices, "mesh": mesh, "prompt": rows}
+    return table | {"drafts": drafts_table(outline, target.chips, mesh)}
+
+
+def drafts_table(outline: Outline, chips: Topology, mesh: dict[str, int]) -> list[dict[str, Any]]:
+    """The shortest prompt with several canvases in a read, for one row and eight, with the dual
+    cache where there is one, and without."""
+    masked = model_config(outline.model).sampler == "masked"
+    rows = []
+    for batch in BATCHES:
+        if batch % mesh.get("data", 1):
+            continue
+        for cache in ("none", "dual") if masked else ("none",):
+            job = outline.job(outline.prompts[0], cache, batch)
+            each = [dataclasses.asdict(cast) for cast in planning.drafted(job, chips, mesh)]
+            rows += [{"batch": batch, "cache": cache, "drafts": each}] if each else []
+    return rows
 
 
 def by_our_count(result: Forecast) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from sake_jax.planning.bench.clock import Cell
+from sake_jax.planning.drafted import MEASURED_ON
 from sake_jax.planning.forms import BASE, FREE, PAPER
 from sake_jax.planning.report import ACCOUNTING
 from sake_jax.tables import table
@@ -133,7 +134,24 @@ def _planned(results: dict[str, Any]) -> list[str]:
         parts.append(added_table(chips["prompt"], "added to a step by our count, prompt"))
         parts.append(rates_table(chips["prompt"], "tokens a second by our count, prompt"))
         parts += compiler_table(chips["prompt"])
+        parts += drafts_table(chips.get("drafts", []), chips["prompt"][0]["at"])
     return parts
+
+
+def drafts_table(cells: list[dict[str, Any]], prompt: int) -> list[str]:
+    """What reads of several canvases would bring, with the steps that they serve as measured."""
+    if not cells:
+        return []
+    lines = [["drafts", "rows", "cache", "ms a read", "steps it serves", "tokens/s", "against 1"]]
+    for cell in cells:
+        first = cell["drafts"][0]["tokens_per_second"]
+        for each in cell["drafts"]:
+            rate = each["tokens_per_second"]
+            times = [f"{1e3 * each['read']:.2f}", f"{each['steps_per_read']:.2f}"]
+            own = [str(each["drafts"]), str(cell["batch"]), cell["cache"], *times]
+            lines.append([*own, f"{rate:,.0f}", f"{rate / first:.2f}"])
+    note = f"Drafts at prompt {prompt:,}; steps that a read serves: measured on {MEASURED_ON}."
+    return [table(lines), note]
 
 
 def compiler_table(cells: list[Cell]) -> list[str]:

@@ -5,6 +5,7 @@ import types
 import jax
 import pytest
 
+from sake_jax.chips import Chip
 from sake_jax.planning.bench import measured, planned
 from sake_jax.planning.bench.clock import BenchSetting, compiled_run, time_forms
 from sake_jax.planning.bench.scaled import (
@@ -14,7 +15,6 @@ from sake_jax.planning.bench.scaled import (
     scaled_model,
     scaled_vocabulary,
 )
-from sake_jax.planning.chips import Chip
 from sake_jax.planning.forms import BASE, DEFAULT, FORMS, FREE
 from sake_jax.planning.topology import Topology
 
