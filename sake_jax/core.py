@@ -217,6 +217,18 @@ class Guidance(Node):
         """A last word on log q(x_s | x_t), for guidances defined there."""
         return log_q
 
+    def draw_jointly(
+        self, log_q: Logits, noise: Logits, logits: Logits, state: GuidanceState, ctx: Context
+    ) -> WindowTokens | None:
+        """Tokens for the window, drawn together with this Gumbel noise, for guidances under which
+        positions depend on each other; None: each by itself, the largest of `log_q + noise`. One
+        part of a chain may do so. Any of these draws may be kept, and the others be drawn again."""
+        return None
+
+    def check(self, canvas: Canvas) -> None:
+        """Raises an error where a run on this canvas cannot do what the guidance promises. Called
+        by `generate` before a batch, outside of compiled code."""
+
 
 @runtime_checkable
 class Plan(Protocol):

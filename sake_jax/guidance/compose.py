@@ -7,9 +7,11 @@ import jax.numpy as jnp
 
 from sake_jax.checks import number, require
 from sake_jax.core import Context, Guidance
+from sake_jax.guidance.select import first_largest
 from sake_jax.node import Node
 from sake_jax.precision import precise, product
-from sake_jax.typing import GuidanceState, Logits, Number, Rows
+from sake_jax.sharding import LOGITS, constrain
+from sake_jax.typing import GuidanceState, Logits, Number, Rows, WindowTokens
 
 
 class Chain(Guidance):
@@ -52,6 +54,20 @@ class Chain(Guidance):
         for part, signal, now in zip(self.parts, psi, state, strict=True):
             log_q = part.posterior(log_q, logits, signal, now, ctx)
         return log_q
+
+    def draw_jointly(self, log_q, noise, logits, state, ctx):
+        drawn = [
+            part.draw_jointly(log_q, noise, logits, now, ctx)
+            for part, now in zip(self.parts, state, strict=True)
+        ]
+        drawn = [tokens for tokens in drawn if tokens is not None]
+        rule, remedy = "one part of a chain may draw jointly", "write one expression for both"
+        require(len(drawn) < 2, rule, len(drawn), remedy)
+        return drawn[0] if drawn else None
+
+    def check(self, canvas):
+        for part in self.parts:
+            part.check(canvas)
 
 
 def chain(*guidances: Guidance) -> Chain:
@@ -119,6 +135,15 @@ class When(Guidance):
     def posterior(self, log_q, logits, psi, state, ctx):
         guided = self.inner.posterior(log_q, logits, psi, state, ctx)
         return jnp.where(self.active(ctx), guided, log_q)
+
+    def draw_jointly(self, log_q, noise, logits, state, ctx):
+        drawn = self.inner.draw_jointly(log_q, noise, logits, state, ctx)
+        if drawn is None:
+            return None
+        return jnp.where(self.active(ctx, 2), drawn, draw_alone(log_q, noise))
+
+    def check(self, canvas):
+        self.inner.check(canvas)
 
 
 def when(guidance: Guidance, start: Number = 0.0, end: Number = 1.0) -> When:
@@ -194,6 +219,19 @@ def last_word(guidance: Guidance, guided: Guided, log_q: Logits, ctx: Context) -
     """
     final = guidance.posterior(log_q, guided.logits, guided.psi, guided.state, ctx)
     return jnp.where(ctx.open[..., None], final, log_q)
+
+
+def draw_alone(log_q: Logits, noise: Logits) -> WindowTokens:
+    """The token at each position by itself, with Gumbel noise."""
+    return first_largest(constrain(log_q + noise, LOGITS))
+
+
+def draw_tokens(
+    guidance: Guidance, guided: Guided, log_q: Logits, noise: Logits, ctx: Context
+) -> WindowTokens:
+    """What is drawn from log q(x_s | x_t): jointly if a guidance does so, else each by itself."""
+    drawn = guidance.draw_jointly(log_q, noise, guided.logits, guided.state, ctx)
+    return draw_alone(log_q, noise) if drawn is None else drawn
 
 
 def _foldable(guidance: Chain, ctx: Context) -> int:

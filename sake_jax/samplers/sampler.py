@@ -154,4 +154,5 @@ def _only_shapes(guidance: Guidance) -> bool:
     if isinstance(guidance, When):
         return _only_shapes(guidance.inner)
     kind = type(guidance)
-    return kind.push is Guidance.push and kind.posterior is Guidance.posterior
+    only_applies = (kind.push, kind.posterior, kind.draw_jointly)
+    return only_applies == (Guidance.push, Guidance.posterior, Guidance.draw_jointly)

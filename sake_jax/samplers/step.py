@@ -6,15 +6,15 @@ import jax
 import jax.numpy as jnp
 
 from sake_jax.core import Context, Process
-from sake_jax.guidance.compose import Guided, guide, last_word
+from sake_jax.guidance.compose import Guided, draw_tokens, guide, last_word
 from sake_jax.guidance.entropy import kl_divergence, shannon_entropy
-from sake_jax.guidance.select import first_largest, largest
+from sake_jax.guidance.select import largest
 from sake_jax.info import Candidates, Info, mean_over
 from sake_jax.losses import surprise
 from sake_jax.node import Node
 from sake_jax.samplers.noise import row_keys
 from sake_jax.samplers.sampler import Sampler
-from sake_jax.sharding import LOGITS, constrain, constrain_rows
+from sake_jax.sharding import constrain_rows
 from sake_jax.typing import Key, Leaf, Logits, Params, PerPosition, WindowFlags, WindowTokens
 from sake_jax.view import Canvas, View
 
@@ -126,7 +126,7 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
     noise = sampler.noise(draw_key, view, log_q.shape[-1])
     if view.greedy is not None:
         noise = jnp.where(view.greedy, 0, noise)
-    drawn = first_largest(constrain(log_q + noise, LOGITS))
+    drawn = draw_tokens(sampler.guidance, guided, log_q, noise, ctx)
 
     # A row whose logits are not numbers ends here, with what it has written before. A row that
     # has nothing open may hold anything.

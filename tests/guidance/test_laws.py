@@ -61,6 +61,7 @@ NEUTRAL = {
     "min_p(0)": sj.min_p(0.0),
     "sake(0)": sj.sake(0.0),
     "sake(0, exact)": sj.sake(0.0, gradient="exact"),
+    "matches(.*)": sj.matches(".*", registry.LETTERS),
     "diversity(0)": sj.diversity(sj.von_neumann, 0.0),
     "classifier_free(0)": sj.classifier_free(0.0),
     "classifier_free(0, posterior)": sj.classifier_free(0.0, form="posterior"),

@@ -1,0 +1,151 @@
+"""From an automaton that reads bytes to one that reads the tokens of a model."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sake_jax.automata.bytewise import ByteAutomaton
+from sake_jax.checks import require
+
+END, SKIP, DEAD = 0, 1, 2
+"""Classes that every automaton has: what ends a text and fills up the canvas after it; what is no
+text, and leaves the state as it is; and text that nothing matches."""
+CLASSES = 3
+MOST_EDGES = 20_000_000
+
+
+class TokenAutomaton(NamedTuple):
+    """An automaton over classes of tokens, as the list of its edges. The first state is 0.
+
+    Tokens of one class lead from each state to the same one. Edges that lead nowhere are left out:
+    from each state that is there, a text that matches can be reached.
+    """
+
+    classes: np.ndarray
+    """(V,) the class of each token."""
+    first: np.ndarray
+    """(S + 1,) where the edges of each state begin, and the last ones end."""
+    source: np.ndarray
+    """(E,) the state an edge comes from, ascending."""
+    label: np.ndarray
+    """(E,) the class it reads."""
+    target: np.ndarray
+    """(E,) where it leads."""
+    accepts: np.ndarray
+    """(S,) whether the canvas may end here."""
+    count: int
+    """C, the number of classes."""
+    degree: int
+    """K, the edges of a state, at most."""
+    shortest: int
+    """Tokens of the shortest text that matches."""
+
+
+def token_automaton(
+    automaton: ByteAutomaton, tokens: Sequence[bytes | None], ends: Sequence[int] = ()
+) -> TokenAutomaton:
+    """The automaton whose texts are sequences of tokens; after an end token, only end tokens.
+
+    >>> from sake_jax.automata.bytewise import byte_automaton
+    >>> made = token_automaton(byte_automaton("a*b"), [b"a", b"aa", b"b", b"c", None], ends=[4])
+    >>> made.classes.tolist(), made.shortest  # a and aa are one class; c is dead
+    ([3, 3, 4, 2, 0], 1)
+    """
+    functions, kinds = _token_functions(automaton, tokens)
+    keep = _useful(functions, automaton)
+    rule, remedy = "an expression must match some text of the tokens", "check it"
+    require(keep[0], rule, "one that matches none", remedy)
+    number = np.full(len(keep), -1)
+    number[keep] = np.arange(keep.sum())
+    functions = number[functions[:, keep]]  # (kinds, S)
+    alive, kinds = _merge(functions, kinds)
+    classes = np.where(kinds < 0, DEAD, kinds + CLASSES)
+    classes[[at for at, token in enumerate(tokens) if not token]] = SKIP
+    classes[list(ends)] = END
+    accepts = automaton.accepts[keep]
+    label, source = np.nonzero(alive >= 0)
+    rule = f"an expression's automaton must have at most {MOST_EDGES:,} edges over the tokens"
+    require(len(label) <= MOST_EDGES, rule, f"{len(label):,}", "lower the counts in {...}")
+    target, states = alive[label, source], int(keep.sum())
+    edges = np.stack([source, label + CLASSES, target])
+    shortest = _distances(edges, accepts)[0]
+    if len(ends):
+        finished = np.flatnonzero(accepts)
+        to_end = np.stack([finished, np.full_like(finished, END), np.full_like(finished, states)])
+        edges = np.concatenate([edges, to_end, [[states], [END], [states]]], axis=1)
+        accepts = np.append(accepts, True)
+    every = np.arange(len(accepts))
+    edges = np.concatenate([edges, [every, np.full_like(every, SKIP), every]], axis=1)
+    edges = edges[:, np.lexsort((edges[1], edges[0]))].astype(np.int32)
+    first = np.searchsorted(edges[0], np.arange(len(accepts) + 1)).astype(np.int32)
+    degree = int(np.diff(first).max())
+    count = CLASSES + len(alive)
+    classes = classes.astype(np.int32)
+    return TokenAutomaton(classes, first, *edges, accepts, count, degree, int(shortest))
+
+
+def _token_functions(
+    automaton: ByteAutomaton, tokens: Sequence[bytes | None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(F, S + 1) the distinct maps from states to states that tokens are, and (V,) which each is.
+
+    A token's map is that of its beginning, then its last byte's: each distinct pair is composed
+    once, so that the work goes with the number of distinct maps, not of tokens.
+    """
+    start = np.arange(len(automaton.table), dtype=np.int32)
+    maps, ids = [start], {start.tobytes(): 0}
+    after: dict[tuple[int, int], int] = {}
+    kinds = np.zeros(len(tokens), np.int64)
+    columns = np.ascontiguousarray(automaton.table.T)
+    for at, token in enumerate(tokens):
+        now = 0
+        for byte in automaton.byte_class[np.frombuffer(token or b"", np.uint8)].tolist():
+            step = (now, byte)
+            if step not in after:
+                map_ = columns[byte][maps[now]]
+                text = map_.tobytes()
+                if text not in ids:
+                    ids[text] = len(maps)
+                    maps.append(map_)
+                after[step] = ids[text]
+            now = after[step]
+        kinds[at] = now
+    used, kinds = np.unique(kinds, return_inverse=True)
+    return np.stack([maps[kind] for kind in used]), kinds.reshape(-1)
+
+
+def _useful(functions: np.ndarray, automaton: ByteAutomaton) -> np.ndarray:
+    """(S + 1,) the states that tokens reach from the first, and from which they reach an end."""
+    begins, finishes = np.zeros_like(automaton.accepts), automaton.accepts.copy()
+    begins[0] = True
+    while True:
+        more = begins.copy()
+        more[functions[:, begins]] = True
+        if (more == begins).all():
+            break
+        begins = more
+    while True:
+        more = finishes | finishes[functions].any(axis=0)
+        if (more == finishes).all():
+            return begins & finishes
+        finishes = more
+
+
+def _merge(functions: np.ndarray, kinds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The maps that differ where it matters, and lead somewhere; -1 is the kind of the others."""
+    unique, inverse = np.unique(functions, axis=0, return_inverse=True)
+    leads = (unique >= 0).any(axis=1)
+    number = np.where(leads, np.cumsum(leads) - 1, -1)
+    return unique[leads], number[inverse.reshape(-1)[kinds]]
+
+
+def _distances(edges: np.ndarray, accepts: np.ndarray) -> np.ndarray:
+    """(S,) tokens from each state to an end, at least."""
+    distance = np.where(accepts, 0, len(accepts) + 1)
+    while True:
+        nearer = distance.copy()
+        np.minimum.at(nearer, edges[0], distance[edges[2]] + 1)
+        if (nearer == distance).all():
+            return distance
+        distance = nearer
