@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Iterable
+from typing import Any
 
 Ranges = tuple[tuple[int, int], ...]
 """Code points from the first to the last of each pair, ascending, with gaps in between."""
@@ -54,8 +55,8 @@ def in_any_case(ranges: Ranges) -> Ranges:
     return matched_by(f"[{inside}]", re.IGNORECASE) if ranges else ranges
 
 
-Node = tuple[tuple[int, int, "Node | None"], ...]
-"""Where a character goes on: (first byte, last byte, what follows or None), not overlapping."""
+Node = tuple[tuple[int, int, Any], ...]
+"""How a character goes on: (first byte, last byte, what follows or None), without overlap."""
 
 
 @functools.cache

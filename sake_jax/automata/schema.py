@@ -11,18 +11,16 @@ from sake_jax.checks import require, whole
 
 SPACE = "[ ]?"
 """What may stand after a comma and a colon."""
-CHARACTER = (
-    r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?:[0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}))'
-)
-"""One character of a JSON string; halves of characters are left out."""
+UNIT = "(?:[0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})"
+"""Four digits of a character that is no half of one."""
+CHARACTER = rf'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u{UNIT})'
+"""One character of a JSON string."""
 INTEGER = "-?(?:0|[1-9][0-9]*)"
 NUMBER = rf"{INTEGER}(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 LARGEST = 1000
 """Whole numbers between a minimum and a maximum, at most: they are listed."""
-WORDS = frozenset(
-    "title description default examples deprecated readOnly writeOnly $schema $id $comment $defs "
-    "definitions".split()
-)
+WORDS = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
+WORDS += ("$schema", "$id", "$comment", "$defs", "definitions")
 """What says nothing about what is valid."""
 
 
@@ -96,7 +94,10 @@ class _Reader:
 
     def _alone(self, word: str, value: Any, name: str, above: tuple[str, ...]) -> str:
         if word == "$ref":
-            rule, remedy = f"{name} must not contain itself", "say how deep it goes, schema by schema"
+            rule, remedy = (
+                f"{name} must not contain itself",
+                "say how deep it goes, schema by schema",
+            )
             require(value not in above, rule, value, remedy)
             return self.read(self._find(value), value, (*above, value))
         if word == "const":

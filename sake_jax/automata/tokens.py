@@ -29,7 +29,9 @@ def token_bytes(tokenizer: Any) -> list[bytes | None]:
         or the texts of the tokens.
     """
     rule = "matches needs the tokenizer of the model"
-    require(tokenizer is not None, rule, None, "pass lm.tokenizer, or a list with each token's text")
+    require(
+        tokenizer is not None, rule, None, "pass lm.tokenizer, or a list with each token's text"
+    )
     if isinstance(tokenizer, Sequence) and not isinstance(tokenizer, str | bytes):
         right = all(token is None or isinstance(token, str | bytes) for token in tokenizer)
         require(right, "tokens must be str, bytes or None", tokenizer, "name each token's text")
@@ -91,5 +93,7 @@ def _hold_to_tokenizer(tokenizer: Any, found: list[bytes | None], remedy: str) -
         some = text[first : first + 32]
         ours = b"".join(found[at] or b"" for at in some).decode(errors="replace")
         theirs = tokenizer.decode(some, skip_special_tokens=True)
-        rule = f"the tokenizer must write tokens {some[0]} to {some[-1]} as the bytes they stand for"
+        rule = (
+            f"the tokenizer must write tokens {some[0]} to {some[-1]} as the bytes they stand for"
+        )
         require(ours == theirs, rule, (ours, theirs), remedy)

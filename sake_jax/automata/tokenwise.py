@@ -34,12 +34,19 @@ class TokenAutomaton(NamedTuple):
     """(E,) where it leads."""
     accepts: np.ndarray
     """(S,) whether the canvas may end here."""
+    distance: np.ndarray
+    """(S,) tokens from each state to an end, at least."""
     count: int
     """C, the number of classes."""
     degree: int
     """K, the edges of a state, at most."""
-    shortest: int
-    """Tokens of the shortest text that matches."""
+    padded: bool
+    """Whether end tokens fill up a canvas."""
+
+    @property
+    def shortest(self) -> int:
+        """Tokens of the shortest text that matches."""
+        return int(self.distance[0])
 
 
 def token_automaton(
@@ -52,7 +59,9 @@ def token_automaton(
     >>> made.classes.tolist(), made.shortest  # a and aa are one class; c is dead
     ([3, 3, 4, 2, 0], 1)
     """
-    functions, kinds = _token_functions(automaton, tokens)
+    texts = [at for at, token in enumerate(tokens) if token]
+    require(texts, "a vocabulary must have tokens of text", "none", "name each token's text")
+    functions, kinds = _token_functions(automaton, [tokens[at] or b"" for at in texts])
     keep = _useful(functions, automaton)
     rule, remedy = "an expression must match some text of the tokens", "check it"
     require(keep[0], rule, "one that matches none", remedy)
@@ -60,8 +69,8 @@ def token_automaton(
     number[keep] = np.arange(keep.sum())
     functions = number[functions[:, keep]]  # (kinds, S)
     alive, kinds = _merge(functions, kinds)
-    classes = np.where(kinds < 0, DEAD, kinds + CLASSES)
-    classes[[at for at, token in enumerate(tokens) if not token]] = SKIP
+    classes = np.full(len(tokens), SKIP)
+    classes[texts] = np.where(kinds < 0, DEAD, kinds + CLASSES)
     classes[list(ends)] = END
     accepts = automaton.accepts[keep]
     label, source = np.nonzero(alive >= 0)
@@ -69,24 +78,24 @@ def token_automaton(
     require(len(label) <= MOST_EDGES, rule, f"{len(label):,}", "lower the counts in {...}")
     target, states = alive[label, source], int(keep.sum())
     edges = np.stack([source, label + CLASSES, target])
-    shortest = _distances(edges, accepts)[0]
+    distance = _distances(edges, accepts).astype(np.int32)
     if len(ends):
         finished = np.flatnonzero(accepts)
         to_end = np.stack([finished, np.full_like(finished, END), np.full_like(finished, states)])
         edges = np.concatenate([edges, to_end, [[states], [END], [states]]], axis=1)
-        accepts = np.append(accepts, True)
+        accepts, distance = np.append(accepts, True), np.append(distance, np.int32(0))
     every = np.arange(len(accepts))
     edges = np.concatenate([edges, [every, np.full_like(every, SKIP), every]], axis=1)
     edges = edges[:, np.lexsort((edges[1], edges[0]))].astype(np.int32)
     first = np.searchsorted(edges[0], np.arange(len(accepts) + 1)).astype(np.int32)
     degree = int(np.diff(first).max())
     count = CLASSES + len(alive)
-    classes = classes.astype(np.int32)
-    return TokenAutomaton(classes, first, *edges, accepts, count, degree, int(shortest))
+    arrays = (classes.astype(np.int32), first, *edges, accepts, distance)
+    return TokenAutomaton(*arrays, count, degree, len(ends) > 0)
 
 
 def _token_functions(
-    automaton: ByteAutomaton, tokens: Sequence[bytes | None]
+    automaton: ByteAutomaton, tokens: Sequence[bytes]
 ) -> tuple[np.ndarray, np.ndarray]:
     """(F, S + 1) the distinct maps from states to states that tokens are, and (V,) which each is.
 
@@ -100,7 +109,7 @@ def _token_functions(
     columns = np.ascontiguousarray(automaton.table.T)
     for at, token in enumerate(tokens):
         now = 0
-        for byte in automaton.byte_class[np.frombuffer(token or b"", np.uint8)].tolist():
+        for byte in automaton.byte_class[np.frombuffer(token, np.uint8)].tolist():
             step = (now, byte)
             if step not in after:
                 map_ = columns[byte][maps[now]]

@@ -33,12 +33,21 @@ class Edges(Node):
     label: Leaf
     target: Leaf
     accepts: Leaf
-    count: int = struct.field(pytree_node=False, default=0)
-    degree: int = struct.field(pytree_node=False, default=0)
+    distance: Leaf
+    count: int = struct.field(pytree_node=False)
+    degree: int = struct.field(pytree_node=False)
+    padded: bool = struct.field(pytree_node=False)
 
     @property
     def states(self) -> int:
         return self.accepts.shape[0]
+
+    def leaving(self, state: Array) -> tuple[Array, Array, Array]:
+        """(B, K) which of K edges leave each state, which classes they read, where they lead."""
+        place = self.first[state][:, None] + jnp.arange(self.degree)[None, :]
+        there = place < self.first[state + 1][:, None]
+        place = jnp.minimum(place, self.label.shape[0] - 1)
+        return there, self.label[place], self.target[place]
 
 
 def log_sums(values: Array, segments: Array, count: int) -> Array:
@@ -71,65 +80,134 @@ def of_tokens(by_class: Array, edges: Edges) -> Logits:
     return jnp.transpose(by_class, (2, 0, 1))[:, :, edges.classes]
 
 
-class Passes(NamedTuple):
-    """What both passes find for each of N columns."""
+class Columns(Node):
+    """Columns of a canvas as the automaton reads them; (B, N) each."""
 
-    before: Array
-    """(N, S, B) log-weight of the columns to the left, by the state they lead to."""
-    after: Array
-    """(N, S, B) log-weight of the columns to the right, by the state they begin in."""
-    weight: Array
-    """(N, C, B) log-weight of all other columns, for each class that this one may hold; only
-    inside the window."""
+    free: Leaf
+    """Still to be written."""
+    label: Leaf
+    """The class of what stands in the others."""
+
+    def part(self, start: Array, width: int) -> "Columns":
+        """Some of them."""
+        cut = lambda x: jax.lax.dynamic_slice_in_dim(x, start, width, axis=1)  # noqa: E731
+        return Columns(cut(self.free), cut(self.label))
+
+    def weights(self, count: int, free: Array) -> Array:
+        """(N, C, B) log-weights of what each column may hold: `free` where it is open, (N, C, B)
+        without what is no text; else its own class alone."""
+        own = self.label.T[:, None, :] == jnp.arange(count)[None, :, None]
+        text = jnp.where(jnp.arange(count)[None, :, None] == SKIP, NONE, free)
+        return jnp.where(self.free.T[:, None, :], text, jnp.where(own, jnp.float32(0), NONE))
+
+
+def states_before(edges: Edges, columns: Columns, start: Array) -> Array:
+    """(S, B) 0 for states that the columns before `start` may lead to, -inf for the others."""
+    place = jnp.arange(columns.free.shape[1])[None, :]
+
+    def walk() -> Array:
+        """All of them are written: there is one state."""
+
+        def step(at, now):
+            state, alive = now
+            there, label, target = edges.leaving(state)
+            reads = there & (label == columns.label[:, at][:, None])
+            to = jnp.max(jnp.where(reads, target, 0), axis=1)
+            return to, alive & jnp.any(reads, axis=1)
+
+        rows = columns.free.shape[0]
+        begun = (jnp.zeros(rows, jnp.int32), jnp.ones(rows, bool))
+        state, alive = jax.lax.fori_loop(0, start, step, begun)
+        here = jnp.arange(edges.states)[:, None] == state[None, :]
+        return jnp.where(here & alive[None, :], jnp.float32(0), NONE)
+
+    def search() -> Array:
+        def step(at, reached):
+            moved = _reads(edges, columns, at) + reached[edges.source]
+            return jax.ops.segment_max(moved, edges.target, edges.states)
+
+        first = jnp.full((edges.states, columns.free.shape[0]), NONE, jnp.float32).at[0].set(0)
+        return jax.lax.fori_loop(0, start, step, first)
+
+    return jax.lax.cond(jnp.any(columns.free & (place < start)), search, walk)
+
+
+def states_after(edges: Edges, columns: Columns, end: Array) -> Array:
+    """(S, B) 0 for states from which the columns from `end` on may end a text, else -inf."""
+    rows, length = columns.free.shape
+    place = jnp.arange(length)[None, :]
+
+    def count() -> Array:
+        """All of them are open, and an end token fills them up."""
+        near = edges.distance <= length - end
+        return jnp.broadcast_to(jnp.where(near, jnp.float32(0), NONE)[:, None], (near.size, rows))
+
+    def search() -> Array:
+        def step(at, reached):
+            moved = _reads(edges, columns, length - 1 - at) + reached[edges.target]
+            return jax.ops.segment_max(moved, edges.source, edges.states)
+
+        ending = jnp.where(edges.accepts, jnp.float32(0), NONE)[:, None]
+        last = jnp.broadcast_to(ending, (edges.states, rows))
+        return jax.lax.fori_loop(0, length - end, step, last)
+
+    if not edges.padded:
+        return search()
+    return jax.lax.cond(jnp.any(~columns.free & (place >= end)), search, count)
+
+
+def _reads(edges: Edges, columns: Columns, at: Array) -> Array:
+    """(E, B) 0 for edges that a column may take, -inf for the others."""
+    label = edges.label[:, None]
+    own = label == columns.label[:, at][None, :]
+    reads = jnp.where(columns.free[:, at][None, :], label != SKIP, own)
+    return jnp.where(reads, jnp.float32(0), NONE)
+
+
+class Passes(NamedTuple):
+    """What both passes find for the W columns of a window."""
+
     begin: Array
-    """(N, B) the likeliest state before each column."""
+    """(B,) the likeliest state before it."""
+    after: Array
+    """(W, S, B) log-weight of the columns to the right, by the state they begin in."""
+    weight: Array
+    """(W, C, B) log-weight of all other columns, for each class that this one may hold."""
     possible: Array
     """(B,) whether any text matches."""
 
 
-def both_passes(edges: Edges, weights: Array, inside: Array) -> Passes:
+def both_passes(edges: Edges, weights: Array, first: Array, last: Array) -> Passes:
     """The forward and the backward pass.
 
     Args:
       edges: of the automaton.
-      weights: (N, C, B) log-weight of each class at each column.
-      inside: (N,) where texts are summed; elsewhere it only counts whether there is one.
+      weights: (W, C, B) log-weight of each class at each column.
+      first: (S, B) log-weight of the states before the first column, and
+      last: (S, B) after the last one.
     """
     source, label, target = edges.source, edges.label, edges.target
-    states, rows = edges.states, weights.shape[-1]
 
-    def combine(values: Array, segments: Array, summed: Array) -> Array:
-        def alternatives():
-            return jax.ops.segment_max(values, segments, states)
+    def centred(values: Array) -> Array:
+        """Only differences between states matter: near 0, numbers are dense."""
+        top = jnp.max(values, axis=0, keepdims=True)
+        return values - jnp.where(top > NONE, top, 0)
 
-        total = jax.lax.cond(summed, lambda: log_sums(values, segments, states), alternatives)
-        # Only differences between states matter: so sums stay near 0, where numbers are dense.
-        top = jnp.max(total, axis=0, keepdims=True)
-        return total - jnp.where(top > NONE, top, 0)
-
-    def forward(before, column):
-        weight, summed = column
-        return combine(before[source] + weight[label], target, summed), before
+    def forward(before, weight):
+        after = log_sums(before[source] + weight[label], target, edges.states)
+        return centred(after), before
 
     def backward(after, column):
-        weight, summed, before = column
+        weight, before = column
         ahead = after[target]
+        others = log_sums(before[source] + ahead, label, edges.count)
+        here = log_sums(weight[label] + ahead, source, edges.states)
+        return centred(here), (after, others)
 
-        def others():
-            return log_sums(before[source] + ahead, label, edges.count)
-
-        mine = jax.lax.cond(summed, others, lambda: jnp.full_like(weight, NONE))
-        here = combine(weight[label] + ahead, source, summed)
-        return here, (after, mine, first_largest((before + here).T))
-
-    first = jnp.full((states, rows), NONE, jnp.float32).at[0].set(0)
-    ending = jnp.where(edges.accepts, jnp.float32(0), NONE)
-    last = jnp.broadcast_to(ending[:, None], (states, rows))
-    _, before = jax.lax.scan(forward, first, (weights, inside))
-    here, (after, mine, begin) = jax.lax.scan(
-        backward, last, (weights, inside, before), reverse=True
-    )
-    return Passes(before, after, mine, begin, here[0] > NONE)
+    _, before = jax.lax.scan(forward, first, weights)
+    here, (after, others) = jax.lax.scan(backward, last, (weights, before), reverse=True)
+    whole = (first + here).T
+    return Passes(first_largest(whole), after, others, jnp.max(whole, axis=1) > NONE)
 
 
 class Path(NamedTuple):
@@ -163,17 +241,12 @@ def draw_path(
       mass: (W, C, B) the log-probability of each class that `best` was drawn from.
     """
     row = jnp.arange(begin.shape[0])[:, None]
-    span = jnp.arange(edges.degree)[None, :]
-    most = edges.label.shape[0] - 1
 
     def draw(state, column):
         after, weight, best, spare, mass = column
-        place = edges.first[state][:, None] + span
-        there = place < edges.first[state + 1][:, None]
-        place = jnp.minimum(place, most)
-        label, target = edges.label[place], edges.target[place]
-        ahead = after[target, row]
-        change = jnp.where(there & (ahead > NONE), ahead - weight[label, row], NONE)
+        there, label, target = edges.leaving(state)
+        ahead, told = after[target, row], weight[label, row]
+        change = jnp.where(there & (ahead > NONE) & (told > NONE), ahead - told, NONE)
         values, others = best[label, row] + change, spare[label, row] + change
         short = jnp.max(values, axis=1) == NONE
         values = jnp.where(short[:, None], others, values)
@@ -185,8 +258,3 @@ def draw_path(
 
     _, path = jax.lax.scan(draw, begin, (after, weight, best, spare, mass))
     return path
-
-
-def any_token(count: int) -> Array:
-    """(C,) the log-weights of a column that may hold any token of a text."""
-    return jnp.where(jnp.arange(count) == SKIP, NONE, jnp.float32(0))

@@ -10,18 +10,20 @@ from flax import struct
 from jax import Array
 
 from sake_jax.automata import byte_automaton, schema_expression, token_automaton, token_bytes
-from sake_jax.automata.tokenwise import DEAD, END, SKIP
+from sake_jax.automata.tokenwise import END, SKIP
 from sake_jax.checks import require, whole
-from sake_jax.core import LOWEST, Context, Guidance
+from sake_jax.core import LOWEST, Guidance
 from sake_jax.guidance.conditioning import (
     NONE,
+    Columns,
     Edges,
-    any_token,
     both_passes,
     class_sums,
     class_tops,
     draw_path,
     of_tokens,
+    states_after,
+    states_before,
 )
 from sake_jax.guidance.select import first_largest
 from sake_jax.node import Node
@@ -44,15 +46,6 @@ class Others(Node):
     """(W, C, B) log-weight of all other columns, by the class of this one."""
     possible: Leaf
     """(B,) whether any text matches."""
-
-
-class Columns(Node):
-    """The columns from `generation_start` on, as the automaton reads them; (B, N) each."""
-
-    free: Leaf
-    """Still to be written."""
-    label: Leaf
-    """The class of what stands in the others."""
 
 
 class Matches(Guidance):
@@ -112,13 +105,14 @@ class Matches(Guidance):
         cut = logits <= LOWEST / 2
         chances = jnp.where(cut, CUT, logits - total)
         mass = class_sums(chances.astype(jnp.float32), edges)
-        weights, inside, window = _weights(mass, columns, view, edges.count)
-        passes = both_passes(edges, weights, inside)
-        others = Others(*(window(part) for part in (passes.begin, passes.after, passes.weight)),
-                        passes.possible)  # fmt: skip
-        others = others.replace(begin=others.begin[0])
+        start = view.window_start - view.canvas.generation_start
+        weights = self._window(columns, view).weights(edges.count, mass)
+        first = states_before(edges, columns, start)
+        last = states_after(edges, columns, start + view.width)
+        others = Others(*both_passes(edges, weights, first, last))
         told = others.weight.at[:, SKIP].set(NONE)
-        told = told - jnp.max(told, axis=1, keepdims=True)
+        top = jnp.max(told, axis=1, keepdims=True)
+        told = told - jnp.where(top > NONE, top, 0)
         told = of_tokens(told, edges).astype(logits.dtype)
         guided = jnp.where(cut, CUT + total, logits) + told
         # What a filter has cut comes back only where all that is left was cut.
@@ -143,9 +137,9 @@ class Matches(Guidance):
         floor = jnp.max(logits, axis=-1, keepdims=True) + CUT
         spare = jnp.where(is_noise, NONE, jnp.maximum(logits, floor)).astype(jnp.float32) + noise
         kept_noisy = kept + noise
-        fixed, free = _fixed(columns, view, edges.count)
+        here = self._window(columns, view)
         best, others, mass = (
-            jnp.where(free, part.at[:, SKIP].set(NONE), fixed)
+            here.weights(edges.count, part)
             for part in (
                 class_tops(kept_noisy, edges), class_tops(spare, edges), class_sums(kept, edges)
             )
@@ -183,53 +177,23 @@ class Matches(Guidance):
         label = jnp.where(tokens == known, self.edges.classes[known], SKIP)
         # An end token that is given is no end: texts often begin with it.
         skipped = (given & (label == END)) if canvas.infill else given
-        label = jnp.where(skipped | ~(attend | is_open), SKIP, label)
+        # A plan may hide what comes after its window; padding is neither open nor given.
+        padding = ~(attend | is_open | given)
+        label = jnp.where(skipped | padding, SKIP, label)
         return Columns(free, label)
 
     def _acts(self, columns: Columns, others: Others, view: View) -> Array:
         """(B, W) where the form has a say: not where it has become impossible."""
-        start = view.window_start - view.canvas.generation_start
-        free = jax.lax.dynamic_slice_in_dim(columns.free, start, view.width, axis=1)
-        return free & others.possible[:, None]
+        return self._window(columns, view).free & others.possible[:, None]
+
+    def _window(self, columns: Columns, view: View) -> Columns:
+        return columns.part(view.window_start - view.canvas.generation_start, view.width)
 
 
 def _is_noise(view: View, size: int) -> Array:
     """(1, 1, V) the mask token, if there is one."""
     tokens = jnp.arange(size)[None, None, :]
     return jnp.zeros_like(tokens, bool) if view.mask_id is None else tokens == view.mask_id
-
-
-def _given(columns: Columns, count: int) -> Array:
-    """(N, C, B) log-weights of columns that are written: their own class alone."""
-    own = columns.label.T[:, None, :] == jnp.arange(count)[None, :, None]
-    return jnp.where(own, jnp.float32(0), NONE)
-
-
-def _weights(mass: Array, columns: Columns, view: View, count: int):
-    """(N, C, B) log-weights of all columns, which of them are summed, and a function that gives
-    the window's part of an array by columns."""
-    start = view.window_start - view.canvas.generation_start
-    total = columns.free.shape[1]
-
-    def window(part: Array) -> Array:
-        return jax.lax.dynamic_slice_in_dim(part, start, view.width, axis=0)
-
-    free = columns.free.T[:, None, :]
-    anything = any_token(count)[None, :, None]
-    weights = jnp.where(free, anything, _given(columns, count))
-    here = jnp.where(window(free), mass.at[:, SKIP].set(NONE), window(weights))
-    weights = jax.lax.dynamic_update_slice_in_dim(weights, here, start, axis=0)
-    column = jnp.arange(total)
-    return weights, (column >= start) & (column < start + view.width), window
-
-
-def _fixed(columns: Columns, view: View, count: int) -> tuple[Array, Array]:
-    """(W, C, B) log-weights of what is written in the window, and (W, 1, B) what is not."""
-    start = view.window_start - view.canvas.generation_start
-    part = jax.tree.map(
-        lambda x: jax.lax.dynamic_slice_in_dim(x, start, view.width, axis=1), columns
-    )
-    return _given(part, count), part.free.T[:, None, :]
 
 
 def matches(
@@ -271,5 +235,6 @@ def matches(
         ends = [] if own is None else [own]
     ends = [whole("an end token", end, at_least=0, at_most=len(tokens) - 1) for end in ends]
     made = token_automaton(byte_automaton(expression), tokens, ends)
-    arrays = [jnp.asarray(part) for part in made[:6]]
-    return Matches(Edges(*arrays, made.count, made.degree), made.shortest, expression)
+    arrays = [jnp.asarray(part) for part in made[:7]]
+    edges = Edges(*arrays, made.count, made.degree, made.padded)
+    return Matches(edges, made.shortest, expression)

@@ -32,7 +32,14 @@ def test_automaton_agrees_with_re(name):
     agree()
 
 
-ODD = [r"a*b+c?", r"(a|ab)(c|bcd)(d*)", r"(?i)straße|[^k]", r"(?a)\w\d\s", r"[^\W\d_]{2}", r"a|^b$|"]
+ODD = [
+    r"a*b+c?",
+    r"(a|ab)(c|bcd)(d*)",
+    r"(?i)straße|[^k]",
+    r"(?a)\w\d\s",
+    r"[^\W\d_]{2}",
+    r"a|^b$|",
+]
 
 
 @pytest.mark.parametrize("expression", ODD)
@@ -118,7 +125,9 @@ def test_vocabularies_of_sentence_piece():
     fast = PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>")
     assert token_bytes(fast) == [None, b" the", b"\n", b"dog", b" "]
     made.decoder = decoders.WordPiece()
-    with pytest.raises(ValueError, match="must be byte-level, or SentencePiece's, got .*WordPiece"):
+    with pytest.raises(
+        ValueError, match=r"must be byte-level, or SentencePiece's, got .*WordPiece"
+    ):
         token_bytes(PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>"))
 
 
@@ -157,13 +166,18 @@ def test_optional_properties_and_lists():
     wrong = ["{}", '{"a": null}', '{"c": null, "b": null}', '{"b": null,}']
     assert all(re.fullmatch(expression, text) for text in right)
     assert not any(re.fullmatch(expression, text) for text in wrong)
-    lists = schema_expression({"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 3})
+    lists = schema_expression(
+        {"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 3}
+    )
     assert [bool(re.fullmatch(lists, t)) for t in ("[1]", "[1, 1]", "[1,1,1]")] == [0, 1, 1]
     assert re.fullmatch(schema_expression({"type": ["integer", "null"]}), "-12")
     assert schema_expression({"type": "array", "items": {"type": "null"}, "maxItems": 0}) == r"\[\]"
 
 
-SELF = {"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
+SELF = {
+    "$ref": "#/$defs/tree",
+    "$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+}
 
 
 @pytest.mark.parametrize(

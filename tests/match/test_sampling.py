@@ -10,7 +10,6 @@ import pytest
 from forms import CHARACTER, FORMS, expression_of, is_valid
 
 import sake_jax as sj
-from tiers import few_quick
 
 WORDS = [" the", " dog", "once", " upon", " time", " and", '"name"', '": "', "é", "na ", "and"]
 BYTES = [bytes([byte]) for byte in range(256)]
@@ -92,9 +91,10 @@ OTHERS = [
     for variant in [list(VARIANTS)[at % len(VARIANTS)]]
     if (variant, name) not in QUICK
 ]
+CASES = [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)]
 
 
-@pytest.mark.parametrize(("variant", "name"), few_quick(QUICK + OTHERS, len(QUICK)))
+@pytest.mark.parametrize(("variant", "name"), CASES)
 def test_every_text_of_the_toy_matches(variant, name):
     texts = toy_texts(FORMS[name], variant, 160, given=[3, 4])
     wrong = [text for text in texts if not is_valid(FORMS[name], text)]
@@ -150,7 +150,9 @@ def test_what_is_given_must_fit(lm):
     guidance = sj.matches(r"a[a-z ]+", lm.tokenizer)
     sampler = sj.masked(lm, length=8, guidance=guidance)
     given = "the<|mask|><|mask|>"
-    with pytest.raises(ValueError, match="must be able to match 'a.*, got '2 open columns and 1 th"):
+    with pytest.raises(
+        ValueError, match=r"must be able to match 'a.*, got '2 open columns and 1 th"
+    ):
         sj.generate(lm, sampler, [given], key=jax.random.key(0), infill=True)
 
 
@@ -162,7 +164,9 @@ def test_a_canvas_that_is_too_short():
         sj.run(sampler, sj.testing.toy_params(0), jax.random.key(0), canvas)
     odd = sj.matches("(?:aa)*a", ["a", None])
     odd.check(sj.canvas([[]], 7, mask_id=1))
-    with pytest.raises(ValueError, match="must be able to match .*, got '8 open columns'; raise or"):
+    with pytest.raises(
+        ValueError, match=r"must be able to match .*, got '8 open columns'; raise or"
+    ):
         odd.check(sj.canvas([[]], 8, mask_id=1))
 
 
@@ -192,7 +196,7 @@ def test_places_where_a_form_is_refused(lm):
         reveal=sj.reveal.editing(sj.reveal.confidence, 0.9),
         guidance=form,
     )
-    with pytest.raises(ValueError, match="what is written once, got .*; leave edits out"):
+    with pytest.raises(ValueError, match=r"what is written once, got .*; leave edits out"):
         sj.run(edits, params, key, canvas)
 
 
