@@ -51,7 +51,7 @@ class _Builder:
         self.steps: list[list[int]] = []
 
     def state(self) -> int:
-        require(len(self.arcs) < 10 * MOST, TOO_LARGE.format(MOST), "more", SMALLER)
+        require(len(self.arcs) < 3 * MOST, TOO_LARGE.format(MOST), "more", SMALLER)
         self.arcs.append([])
         self.steps.append([])
         return len(self.arcs) - 1

@@ -63,7 +63,6 @@ def parse_expression(expression: str) -> Any:
     >>> parse_expression("ab?").parts[1]
     Repeat(part=Characters(ranges=((98, 98),)), least=0, most=1)
     """
-    require(isinstance(expression, str), "an expression must be a str", expression, "write one")
     try:
         parsed = parser.parse(expression)
     except (re.error, RecursionError, OverflowError) as error:

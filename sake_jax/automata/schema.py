@@ -24,7 +24,7 @@ WORDS += ("$schema", "$id", "$comment", "$defs", "definitions")
 """What says nothing about what is valid."""
 
 
-def schema_expression(schema: Mapping[str, Any] | bool) -> str:
+def schema_expression(schema: Any) -> str:
     """An expression whose texts are JSON documents that the schema holds valid.
 
     Properties stand in the schema's order, those that are not required may be left out, and there

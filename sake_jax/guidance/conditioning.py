@@ -102,7 +102,8 @@ class Columns(Node):
 
 
 def states_before(edges: Edges, columns: Columns, start: Array) -> Array:
-    """(S, B) 0 for states that the columns before `start` may lead to, -inf for the others."""
+    """(S, B) 0 for states that the columns before `start` may lead to, -inf for the others. Each
+    counts once, by however many texts it is reached."""
     place = jnp.arange(columns.free.shape[1])[None, :]
 
     def walk() -> Array:
@@ -168,7 +169,7 @@ class Passes(NamedTuple):
     """What both passes find for the W columns of a window."""
 
     begin: Array
-    """(B,) the likeliest state before it."""
+    """(B,) the state before it; the likeliest, where columns before it are open."""
     after: Array
     """(W, S, B) log-weight of the columns to the right, by the state they begin in."""
     weight: Array

@@ -226,8 +226,6 @@ def matches(
       ends: token ids that end a text; only they stand after it. By default the tokenizer's end
         token. Without any, a text fills the canvas.
     """
-    right = isinstance(form, str | Mapping)
-    require(right, "form must be an expression or a JSON Schema", form, "pass a str or a dict")
     expression = form if isinstance(form, str) else schema_expression(form)
     tokens = token_bytes(tokenizer)
     if ends is None:

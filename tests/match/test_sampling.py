@@ -17,7 +17,7 @@ TOKENS = [*BYTES, *WORDS, None, None]
 """A vocabulary of all bytes and some words; then the end token, and the mask."""
 SIZE = len(TOKENS)
 END, MASK = SIZE - 2, SIZE - 1
-LENGTH = 64
+LENGTH = 48
 
 
 def masked(denoiser, form, length, **options):
@@ -25,7 +25,7 @@ def masked(denoiser, form, length, **options):
 
 
 VARIANTS = {
-    "confidence": masked,
+    "confidence, two a step": lambda d, form, n: masked(d, form, n, steps=n // 2),
     "greedy, four a step": lambda d, form, n: masked(
         d, form, n, steps=n // 4, draw=sj.temperature(0.0)
     ),
@@ -38,7 +38,7 @@ VARIANTS = {
         draw=sj.chain(sj.temperature(0.7), sj.top_k(2)),
     ),
     "threshold, the form first": lambda d, form, n: masked(
-        d, None, n, reveal=sj.reveal.threshold(0.05),
+        d, None, n, steps=n // 4, reveal=sj.reveal.threshold(0.05),
         guidance=sj.chain(form, sj.top_p(0.5), sj.sake(1.0, scope="batch")),
     ),
     "cut before, entropy": lambda d, form, n: masked(
@@ -75,28 +75,26 @@ def toy_text(ids):
 
 
 QUICK = [
-    ("confidence", "json, a character"),
+    ("confidence, two a step", "json, a character"),
     ("greedy, four a step", "friends"),
-    ("hot, random, eight a step, nucleus", "a sentence"),
     ("blocks, sake, few", "csv"),
-    ("threshold, the form first", "accents"),
-    ("cut before, entropy", "a choice"),
     ("ancestral", "a list"),
-    ("remasking", "words"),
-    ("uniform", "even number of a"),
 ]
 OTHERS = [
     (variant, name)
     for at, name in enumerate(FORMS)
     for variant in [list(VARIANTS)[at % len(VARIANTS)]]
-    if (variant, name) not in QUICK
 ]
-CASES = [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)]
+CASES = [
+    *(pytest.param(*case, 8, id=f"{case[0]}-{case[1]}-few") for case in QUICK),
+    *(pytest.param(*case, 160, marks=pytest.mark.slow) for case in OTHERS),
+]
 
 
-@pytest.mark.parametrize(("variant", "name"), CASES)
-def test_every_text_of_the_toy_matches(variant, name):
-    texts = toy_texts(FORMS[name], variant, 160, given=[3, 4])
+@pytest.mark.parametrize(("variant", "name", "rows"), CASES)
+def test_every_text_of_the_toy_matches(variant, name, rows):
+    texts = toy_texts(FORMS[name], variant, rows, given=[3, 4])
+    assert len(texts) == rows
     wrong = [text for text in texts if not is_valid(FORMS[name], text)]
     assert not wrong
 
@@ -126,7 +124,7 @@ def test_every_text_of_the_built_in_model_matches(lm, name):
 def test_a_prompt_a_form_and_its_settings(lm, tmp_path):
     """Through `generate`, saved, and replayed from what was saved."""
     guidance = sj.chain(sj.sake(1.0), sj.matches(CHARACTER, lm.tokenizer))
-    sampler = sj.masked(lm, length=40, steps=10, block=40, guidance=guidance)
+    sampler = sj.masked(lm, length=40, steps=5, block=40, guidance=guidance)
     key = jax.random.key(3)
     out = sj.generate(lm, sampler, ["the girl"], samples=6, key=key, save=tmp_path)
     assert all(is_valid(CHARACTER, text) for text in out.texts[0])
@@ -175,8 +173,6 @@ def test_places_where_a_form_is_refused(lm):
     denoiser = sj.testing.ToyDenoiser()
     with pytest.raises(ValueError, match="draw must only shape logits"):
         sj.masked(denoiser, length=4, draw=form)
-    with pytest.raises(ValueError, match="form must be an expression or a JSON Schema, got 3"):
-        sj.matches(3, ["a"])
     with pytest.raises(ValueError, match="an end token must be at most 1"):
         sj.matches("a", ["a", None], ends=[2])
     with pytest.raises(ValueError, match="must match some text of the tokens"):
@@ -260,7 +256,6 @@ def test_from_the_command_line(tmp_path):
     file = tmp_path / "animals.json"
     file.write_text(json.dumps(schema))
     assert all(set(json.loads(text)) <= {"cat", "dog"} for text in texts(str(file)))
-    assert all(set(json.loads(text)) <= {"cat", "dog"} for text in texts(json.dumps(schema)))
     for match, message in {"(a": "Python's re takes", "no.json": "must be a file"}.items():
         result = CliRunner().invoke(cli.app, ["generate", "the dog", "--match", match])
         assert result.exit_code == 1
