@@ -87,7 +87,7 @@ def mapped(config: ModelConfig, source: Source, prefix: str) -> Mapped:
     table = family.table(config, prefix)
     require_stored(config.network, count_tensors(config.network, table), source)
     expected = leaves(config)
-    ignored = {name for name in source.shapes if _derived(family, name)}
+    ignored = {name for name in source.shapes if _not_read(family, name)}
     heads = (
         {prefix + family.head, family.head} & source.shapes.keys() if config.network.tied else ()
     )
@@ -99,8 +99,12 @@ def mapped(config: ModelConfig, source: Source, prefix: str) -> Mapped:
 
 def count_tensors(network: NetworkConfig, table: Sequence[Rule]) -> int:
     """How many tensors a rule table names, at most, without naming them."""
-    along = {"layer": network.N, "expert": getattr(network, "experts", 0)}
-    return sum(math.prod(along[name] for name in rule.counted) for rule in table)
+    experts = getattr(network, "experts", 0)
+
+    def along(rule: Rule, name: str) -> int:
+        return network.N // rule.every if name == "layer" else experts
+
+    return sum(math.prod(along(rule, name) for name in rule.counted) for rule in table)
 
 
 def require_stored(network: NetworkConfig, tensors: int, source: Source) -> None:
@@ -142,11 +146,11 @@ def _check_tied(source: Source, head: str, table: str) -> None:
     require(same, rule, "other values", remedy)
 
 
-def _derived(family: families.Family, name: str) -> bool:
+def _not_read(family: families.Family, name: str) -> bool:
     return any(
         re.fullmatch(re.escape(prefix) + pattern, name)
         for prefix in family.prefixes
-        for pattern in family.derived
+        for pattern in family.derived + family.left_out
     )
 
 

@@ -43,6 +43,7 @@ def verify(
 
     `golden` is an npz file with `input_ids` and `logits`, and what else the model needs:
     `attention_mask`, `sigma`, `cond`. Block diffusion's `input_ids` hold noisy and clean tokens.
+    A decoder's window is in `canvas`, and the logits are the window's.
 
     >>> from sake_jax.conversion import locate, verify
     >>> verify(locate("tinystories")).ok
@@ -104,11 +105,20 @@ def parity(lm: LanguageModel, golden: Mapping[str, np.ndarray]) -> float:
         inputs["sigma"] = golden["sigma"]
     if lm.config.network.classes:
         inputs["cond"] = golden.get("cond")
+    window = lm.config.network.window
+    if window:
+        rule = f"a model with a decoder needs the array 'canvas', {window} columns for each row"
+        right = golden.get("canvas", tokens).shape == (len(tokens), window)
+        require("canvas" in golden and right, rule, sorted(golden), "record it with the logits")
+        tokens = np.concatenate([tokens, golden["canvas"]], axis=1)
+        if inputs["attend"] is not None:
+            attended = np.asarray(inputs["attend"], bool)
+            inputs["attend"] = np.pad(attended, ((0, 0), (0, window)), constant_values=True)
     if lm.config.network.block_size and tokens.shape[1] == 2 * expected.shape[1]:
         tokens, inputs["clean"] = np.split(tokens, 2, axis=1)
-    logits = to_host(lm.logits(tokens, **inputs))
+    logits = to_host(lm.logits(tokens, **inputs))[:, -window if window else 0 :]
     rule = f"logits must have the shape of the recorded ones {expected.shape}"
     require(logits.shape == expected.shape, rule, logits.shape, "is it the right model's file?")
-    attend = inputs["attend"]
+    attend = None if window else inputs["attend"]  # a window has no padding
     valid = np.ones(expected.shape[:2], bool) if attend is None else attend.astype(bool)
     return float(np.max(np.abs(logits - expected)[valid]))

@@ -29,6 +29,8 @@ class Rule:
     """Whether the checkpoint stores the last two axes the other way round."""
     first_layer: int = 0
     """The number that the checkpoint gives to the target's first layer."""
+    every: int = 1
+    """How far apart the numbers of the target's layers are."""
 
     @property
     def counted(self) -> list[str]:
@@ -74,7 +76,8 @@ def expand(rules: Iterable[Rule], leaves: Mapping[str, Any]) -> list[Entry]:
         stored = (*inner[:-2], inner[-1], inner[-2]) if rule.transposed else inner
         for index in itertools.product(*map(range, shape[: len(names)])):
             counted = dict(zip(names, index, strict=True))
-            counted |= {"layer": counted.get("layer", 0) + rule.first_layer}
+            layer = rule.first_layer + rule.every * counted.get("layer", 0)
+            counted |= {"layer": layer}
             source = rule.source.format(**counted)
             entries.append(Entry(source, rule.target, index, stored, rule.transposed))
     return entries

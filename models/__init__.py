@@ -9,7 +9,10 @@ a nested dictionary of arrays. Layers are stacked on a leading axis and scanned.
 ['input.rows', 'norm.weight', 'output.rows']
 """
 
+from sake_jax.models.conditioned import ConditionedDenoiser as ConditionedDenoiser
+from sake_jax.models.conditioned import denoiser_for as denoiser_for
 from sake_jax.models.config import DiTConfig as DiTConfig
+from sake_jax.models.config import EncoderDecoderConfig as EncoderDecoderConfig
 from sake_jax.models.config import ModelConfig as ModelConfig
 from sake_jax.models.config import NetworkConfig as NetworkConfig
 from sake_jax.models.config import TransformerConfig as TransformerConfig

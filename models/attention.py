@@ -93,7 +93,7 @@ class Attention(nnx.Module):
     def __init__(self, c: NetworkConfig, *, rngs: nnx.Rngs):
         options = {"bias": c.qkv_bias, "quantized": c.quantized, "rngs": rngs}
         self.heads, self.key_heads, self.head_dim = c.H, c.K, c.head_dim
-        self.kernel = c.attention
+        self.kernel, self.scale = c.attention, None
         queries, keys = c.H * c.head_dim, c.K * c.head_dim
         if c.fused_qkv:
             self.qkv = Linear(c.D, queries + 2 * keys, axes=(None, "embed"), **options)
@@ -115,13 +115,15 @@ class Attention(nnx.Module):
             q, k, v = jnp.split(self.qkv(x), ends, axis=-1)
         else:
             q, k, v = self.query(x), self.key(x), self.value(x)
-        q, k, v = (
-            constrain(part.reshape(*x.shape[:2], -1, self.head_dim), axes)
-            for part, axes in ((q, HEADS), (k, KEY_HEADS), (v, KEY_HEADS))
-        )
+        parts = ((q, HEADS), (k, KEY_HEADS), (v, KEY_HEADS))
+        q, k, v = (self.in_heads(part, axes) for part, axes in parts)
         if hasattr(self, "query_norm"):
             q, k = self.query_norm(q), self.key_norm(k)
         return q, k, v
+
+    def in_heads(self, x: Array, axes: Axes) -> Array:
+        """(B, T, heads, head_dim)."""
+        return constrain(x.reshape(*x.shape[:2], -1, self.head_dim), axes)
 
     def __call__(
         self, x: Array, inputs: AttentionInput, cache: KVCache | None, layer: Array
@@ -145,14 +147,14 @@ class Attention(nnx.Module):
         if self.kernel == "splash":
             attend = visible[:, 0]  # every query looks at the same keys
             return jax.lax.platform_dependent(q, k, v, attend, tpu=splash, default=_plain)
-        return plain(q, k, v, visible)
+        return plain(q, k, v, visible, self.scale)
 
 
-def plain(q: Array, k: Array, v: Array, visible: Array) -> Array:
-    """Attention as the compiler makes it; `visible` is (B, T, P)."""
+def plain(q: Array, k: Array, v: Array, visible: Array, scale: float | None = None) -> Array:
+    """Attention as the compiler makes it; `visible` is (B, T, P), `scale` 1/√head_dim if None."""
     # JAX's own code promotes bfloat16, which a user's strict mode would refuse.
     with jax.numpy_dtype_promotion("standard"):
-        return jax.nn.dot_product_attention(q, k, v, mask=visible[:, None])
+        return jax.nn.dot_product_attention(q, k, v, mask=visible[:, None], scale=scale)
 
 
 def _plain(q: Array, k: Array, v: Array, attend: Array) -> Array:

@@ -6,7 +6,9 @@ from typing import ClassVar, TypeAlias
 from sake_jax.checks import one_of, require
 from sake_jax.noise_levels import USUAL, NoiseLevels
 
-SAMPLERS = ("masked", "ancestral", "block")
+SAMPLERS = ("masked", "ancestral", "block", "revising")
+KINDS = ("sliding", "full")
+"""Of layers: those that look back so far and no further, and those that see everything."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +86,10 @@ class TransformerConfig(Shape):
     """"plain" as the compiler makes it; "splash" by a kernel on TPUs, for long canvases."""
     block_size: int = 0
     """Block diffusion: a column sees its own block and those before. 0: it sees everything."""
-    # What it has not, in the words of the DiT's config.
+    # What it has not, in the words of the other configs.
+    activation: ClassVar[str] = "silu"
+    fused_experts: ClassVar[bool] = False
+    window: ClassVar[int] = 0
     time_conditioning: ClassVar[bool] = False
     classes: ClassVar[int] = 0
     lookback: ClassVar[int] = 0
@@ -157,7 +162,8 @@ class DiTConfig(Shape):
     scale_by_sigma: bool = False
     """Log-scores are the outputs minus log(e^σ - 1) and log(V - 1)."""
     quantized: bool = False
-    # What it has and has not, in the words of the transformer's config.
+    # What it has and has not, in the words of the other configs.
+    window: ClassVar[int] = 0
     causal: ClassVar[bool] = False
     shifted: ClassVar[bool] = False
     tied: ClassVar[bool] = False
@@ -194,7 +200,105 @@ class DiTConfig(Shape):
         require(self.scores or not self.scale_by_sigma, rule, self.scale_by_sigma, remedy)
 
 
-NetworkConfig: TypeAlias = TransformerConfig | DiTConfig
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(Shape):
+    """DiffusionGemma: an encoder that reads text one way, and a decoder with the same parameters
+    that reads a window after it both ways, and its own last prediction with it.
+
+    >>> sizes = {"V": 64, "D": 16, "N": 2, "H": 2, "K": 2, "head_dim": 8, "F": 32, "context": 32}
+    >>> full = {"full_K": 1, "full_head_dim": 16, "full_rotary_dim": 4}
+    >>> more = {"experts": 4, "experts_per_token": 2, "dense_F": 24, "reach": 8, "window": 4}
+    >>> config = EncoderDecoderConfig(kinds=("sliding", "full"), **sizes, **full, **more)
+    >>> config.period, config.count("full")
+    (2, 1)
+    """
+
+    kinds: tuple[str, ...]
+    """Of each layer: "sliding" or "full"."""
+    K: int
+    """Key and value heads of the sliding layers."""
+    head_dim: int
+    """Of the sliding layers."""
+    full_K: int
+    full_head_dim: int
+    """Of the full layers, whose values are their keys before norm and rotary."""
+    rope_theta: float = 10_000.0
+    full_theta: float = 1e6
+    full_rotary_dim: int
+    """How many entries of a full layer's head are turned by its position."""
+    reach: int
+    """Columns that a sliding layer sees, the own one included; the decoder's window sees all of
+    itself and as many columns before it, less one."""
+    dense_F: int
+    """Hidden width of the MLP beside the experts, and of the one for the last prediction."""
+    experts: int
+    experts_per_token: int
+    softcap: float = 30.0
+    """Logits are softcap · tanh(x / softcap)."""
+    eps: float = 1e-6
+    window: int
+    """Columns that the decoder was trained to write together."""
+    quantized: bool = False
+    # What it has and has not, in the words of the other configs.
+    activation: ClassVar[str] = "gelu"
+    fused_experts: ClassVar[bool] = True
+    normalize_experts: ClassVar[bool] = True
+    expert_score: ClassVar[str] = "softmax"
+    expert_bias: ClassVar[bool] = False
+    expert_groups: ClassVar[int] = 1
+    groups_per_token: ClassVar[int] = 1
+    expert_scale: ClassVar[float] = 1.0
+    shared_F: ClassVar[int] = 0
+    tied: ClassVar[bool] = True
+    qk_norm: ClassVar[bool] = True
+    fused_qkv: ClassVar[bool] = False
+    qkv_bias: ClassVar[bool] = False
+    bias: ClassVar[bool] = False
+    attention: ClassVar[str] = "plain"
+    causal: ClassVar[bool] = False
+    shifted: ClassVar[bool] = False
+    block_size: ClassVar[int] = 0
+    lookback: ClassVar[int] = 0
+    time_conditioning: ClassVar[bool] = False
+    classes: ClassVar[int] = 0
+    scores: ClassVar[bool] = False
+    scale_by_sigma: ClassVar[bool] = False
+    noise: ClassVar[NoiseLevels] = USUAL
+
+    def __post_init__(self):
+        rule, remedy = "kinds must name the kind of each layer", "check layer_types"
+        require(len(self.kinds) == self.N, rule, (len(self.kinds), self.N), remedy)
+        for kind in self.kinds:
+            one_of("kind", kind, KINDS)
+        rule = "H must be a multiple of the key heads of every layer"
+        fits = self.H % self.K == 0 and self.H % self.full_K == 0
+        require(fits, rule, (self.H, self.K, self.full_K), "check the head counts")
+        rule = "experts_per_token must be between 1 and experts"
+        fits = 1 <= self.experts_per_token <= self.experts
+        require(fits, rule, self.experts_per_token, "check the number of experts")
+        rule = "heads must be of even width, of which the full layers turn an even part"
+        turned = (self.head_dim, self.full_head_dim, self.full_rotary_dim)
+        fits = all(width % 2 == 0 for width in turned) and 0 <= turned[2] <= turned[1]
+        require(fits, rule, turned, "check head_dim and partial_rotary_factor")
+
+    @property
+    def period(self) -> int:
+        """After so many layers their kinds repeat; all of them where they do not."""
+        sizes = (size for size in range(1, self.N + 1) if self.N % size == 0)
+        return next(p for p in sizes if self.kinds == self.kinds[:p] * (self.N // p))
+
+    def count(self, kind: str) -> int:
+        """How many layers of a kind there are."""
+        return self.kinds.count(kind)
+
+    def of_kind(self, kind: str) -> "EncoderDecoderConfig":
+        """The config whose `K` and `head_dim` are those of this kind's layers."""
+        if kind == "sliding":
+            return self
+        return dataclasses.replace(self, K=self.full_K, head_dim=self.full_head_dim)
+
+
+NetworkConfig: TypeAlias = TransformerConfig | DiTConfig | EncoderDecoderConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -221,7 +325,8 @@ class ModelConfig:
     positions: str = "columns"
     """"columns" counts from the canvas' left edge, "tokens" from the first attended token."""
     sampler: str = "masked"
-    """What it is usually drawn with: "masked", "ancestral" or "block", see `sake_jax.samplers`."""
+    """What it is usually drawn with: "masked", "ancestral", "block" or "revising", see
+    `sake_jax.samplers`."""
     order: str = "confidence"
     """In which order the positions of a block are usually written: "confidence" or "random"."""
     predicts_mask: bool = True

@@ -69,6 +69,7 @@ class NetworkDenoiser(Node):
     """
 
     affine: ClassVar[bool] = True
+    reads_perturbation: ClassVar[bool] = True
     config: NetworkConfig = struct.field(pytree_node=False)
 
     @property
@@ -110,6 +111,7 @@ class NetworkDenoiser(Node):
             attend=view.attend,
             sigma=noise_level(self.config, view.time),
             cond=view.cond if self.config.classes else None,
+            perturbation=view.perturbation,
         )
         if cache is None:
             return aligned_features(self.config, params, inputs), None

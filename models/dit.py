@@ -131,7 +131,7 @@ class DiT(nnx.Module):
         beside = inputs.clean is not None
         if beside:
             inputs = side_by_side(inputs)
-        x = self.input(inputs.computed(inputs.tokens))
+        x = inputs.perturbed(self.input(inputs.computed(inputs.tokens)))
         cond = self.condition(inputs, x.dtype)
         start, count = key_columns(c, inputs)
         positions, attend = jax.tree.map(

@@ -36,8 +36,13 @@ class NetworkInput(Node):
     """(B,) a label, for networks that take one."""
     clean: Leaf = None
     """(B, L) the clean tokens beside noisy ones: the training form of block diffusion."""
+    perturbation: Leaf = None
+    """(B, L, D) what is added to the embeddings of the tokens; None: nothing."""
+    signal: Leaf = None
+    """(B, L, D) for a decoder: what it predicted last, see `EncoderDecoder`; zeros at first. With a
+    cache, None is for its encoder."""
     cache: Any = None
-    """A `KVCache` of all columns, or None."""
+    """A `KVCache` of all columns, or one for each kind of layer, or None."""
     start: Leaf = None
     """() the first computed column; None: the canvas' first."""
     width: int = struct.field(pytree_node=False, default=0)
@@ -58,6 +63,12 @@ class NetworkInput(Node):
         if not self.width:
             return columns
         return jax.lax.dynamic_slice_in_dim(columns, self.computed_start, self.width, axis=1)
+
+    def perturbed(self, embedded: Array) -> Array:
+        """The embeddings of the computed columns with what is added to them."""
+        if self.perturbation is None:
+            return embedded
+        return embedded + self.computed(self.perturbation).astype(embedded.dtype)
 
 
 class NetworkOutput(Node):

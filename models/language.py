@@ -15,6 +15,7 @@ from jax.core import Tracer
 from sake_jax import text
 from sake_jax.checks import require
 from sake_jax.models import network
+from sake_jax.models.conditioned import denoiser_for
 from sake_jax.models.config import ModelConfig, NetworkConfig
 from sake_jax.models.denoiser import NetworkDenoiser, aligned_features
 from sake_jax.models.inputs import NetworkInput, NetworkOutput, count_positions, network_input
@@ -43,7 +44,7 @@ class LanguageModel:
     @property
     def denoiser(self) -> NetworkDenoiser:
         """The network as samplers use it."""
-        return NetworkDenoiser(self.config.network)
+        return denoiser_for(self.config.network)
 
     @functools.cached_property
     def tokenizer(self) -> Any:
@@ -58,7 +59,8 @@ class LanguageModel:
         """(B, L, V) what the reference implementation's forward pass returns.
 
         Nothing is shifted: Dream's and causal models' row j predicts token j + 1. SEDD's are
-        log-scores, see `sake_jax.models.log_scores`.
+        log-scores, see `sake_jax.models.log_scores`. Of an encoder with a decoder, the last
+        columns are the decoder's window, as many as its config says.
 
         Args:
           tokens: (B, L) token ids.

@@ -83,6 +83,13 @@ class Table(nnx.Module):
         return self.rows[...][ids]
 
 
+def unit_rms(x: Array, eps: float) -> Array:
+    """x / rms(x), computed in float32."""
+    wide = precise(x)
+    wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps)
+    return wide.astype(x.dtype)
+
+
 class RMSNorm(nnx.Module):
     """x / rms(x) in float32, cast back, then scaled, as the references do."""
 
@@ -91,9 +98,7 @@ class RMSNorm(nnx.Module):
         self.weight = constant(1.0, (width,), (axis,))
 
     def __call__(self, x: Array) -> Array:
-        wide = precise(x)
-        wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + self.eps)
-        return times(wide.astype(x.dtype), self.weight[...])
+        return times(unit_rms(x, self.eps), self.weight[...])
 
 
 class LayerNorm(nnx.Module):

@@ -5,22 +5,31 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from sake_jax.models.config import TransformerConfig
+from sake_jax.models.config import EncoderDecoderConfig, TransformerConfig
+from sake_jax.models.grouped import grouped_product
 from sake_jax.models.layers import Linear, constant, parameter
-from sake_jax.precision import precise, product, wide
+from sake_jax.precision import precise, product
+
+Config = TransformerConfig | EncoderDecoderConfig
+
+
+def activate(name: str, x: Array) -> Array:
+    """SiLU, or the tanh form of GELU."""
+    return jax.nn.silu(x) if name == "silu" else jax.nn.gelu(x, approximate=True)
 
 
 class GatedMLP(nnx.Module):
-    """down(silu(gate x) * up x)."""
+    """down(silu(gate x) * up x), or with GELU."""
 
-    def __init__(self, c: TransformerConfig, F: int, *, rngs: nnx.Rngs):
+    def __init__(self, c: Config, F: int, *, rngs: nnx.Rngs):
         options = {"bias": c.bias, "quantized": c.quantized, "rngs": rngs}
+        self.activation = c.activation
         self.gate = Linear(c.D, F, axes=("mlp", "embed"), **options)
         self.up = Linear(c.D, F, axes=("mlp", "embed"), **options)
         self.down = Linear(F, c.D, axes=("embed", "mlp"), **options)
 
     def __call__(self, x: Array) -> Array:
-        return self.down(jax.nn.silu(self.gate(x)) * self.up(x))
+        return self.down(activate(self.activation, self.gate(x)) * self.up(x))
 
 
 class GeluMLP(nnx.Module):
@@ -38,7 +47,7 @@ class GeluMLP(nnx.Module):
 class ExpertKernel(nnx.Module):
     """One matrix per expert, (E, inputs, outputs): the layout of a ragged product."""
 
-    def __init__(self, c: TransformerConfig, inputs: int, outputs: int, axes, *, rngs: nnx.Rngs):
+    def __init__(self, c: Config, inputs: int, outputs: int, axes, *, rngs: nnx.Rngs):
         shape, axes = (c.experts, inputs, outputs), ("experts", *axes)
         self.kernel = parameter(rngs.params(), shape, axes, inputs**-0.5)
         if c.quantized:
@@ -47,8 +56,7 @@ class ExpertKernel(nnx.Module):
 
     def __call__(self, rows: Array, sizes: Array, expert: Array) -> Array:
         """Rows sorted by expert, `sizes` of them for each; `expert` names each row's."""
-        kernel = self.kernel[...].astype(rows.dtype)
-        y = jax.lax.ragged_dot(rows, kernel, sizes, preferred_element_type=wide(rows.dtype))
+        y = grouped_product(rows, self.kernel[...].astype(rows.dtype), sizes)
         if hasattr(self, "scale"):
             y = y * self.scale[...][expert].astype(y.dtype)
         return y.astype(rows.dtype)
@@ -62,7 +70,7 @@ class Router(nnx.Module):
     weight plus a bias (LLaDA2), perhaps from a few groups of experts only.
     """
 
-    def __init__(self, c: TransformerConfig, *, rngs: nnx.Rngs):
+    def __init__(self, c: Config, *, rngs: nnx.Rngs):
         self.config = c
         self.kernel = parameter(rngs.params(), (c.experts, c.D), (None, "embed"), c.D**-0.5)
         if c.expert_bias:
@@ -102,28 +110,40 @@ class Experts(nnx.Module):
     """Each token goes through the experts that its router chooses, none is dropped, and through
     the shared one, if there is one."""
 
-    def __init__(self, c: TransformerConfig, *, rngs: nnx.Rngs):
+    def __init__(self, c: Config, *, router: Router | None = None, rngs: nnx.Rngs):
         self.count, self.chosen = c.experts, c.experts_per_token
-        self.router = Router(c, rngs=rngs)
-        self.gate = ExpertKernel(c, c.D, c.F, ("embed", "mlp"), rngs=rngs)
-        self.up = ExpertKernel(c, c.D, c.F, ("embed", "mlp"), rngs=rngs)
+        self.activation = c.activation
+        self.router = router or Router(c, rngs=rngs)
+        if c.fused_experts:
+            # Split as one axis, across the middle: some activations move, but no weights do.
+            self.gate_up = ExpertKernel(c, c.D, 2 * c.F, ("embed", "mlp"), rngs=rngs)
+        else:
+            self.gate = ExpertKernel(c, c.D, c.F, ("embed", "mlp"), rngs=rngs)
+            self.up = ExpertKernel(c, c.D, c.F, ("embed", "mlp"), rngs=rngs)
         self.down = ExpertKernel(c, c.F, c.D, ("mlp", "embed"), rngs=rngs)
         if c.shared_F:
             self.shared = GatedMLP(c, c.shared_F, rngs=rngs)
 
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: Array, routed: Array | None = None) -> Array:
+        """(B, T, D) in and out; `routed` is what the router looks at, where it is not `x`."""
         rows = x.reshape(-1, x.shape[-1])
-        weights, experts = self.router(rows)
+        weights, experts = self.router(rows if routed is None else routed.reshape(rows.shape))
         # Each row stands once for each of its k experts. Sorted by expert, the rows of one are
         # neighbours, as a ragged product wants them; `source` says where they came from.
         order = jnp.argsort(experts.reshape(-1))
         expert, source = experts.reshape(-1)[order], order // self.chosen
         sizes = jnp.bincount(expert, length=self.count).astype(jnp.int32)
-        sorted_rows = rows[source]
-        hidden = jax.nn.silu(self.gate(sorted_rows, sizes, expert))
-        hidden = hidden * self.up(sorted_rows, sizes, expert)
+        hidden = self._gated(rows[source], sizes, expert)
         out = precise(self.down(hidden, sizes, expert)) * weights.reshape(-1)[order][:, None]
         # In float32, and back to the rows' own places: an expert's share is added to the others'.
         summed = jnp.zeros(rows.shape, out.dtype).at[source].add(out)
         y = summed.astype(x.dtype).reshape(x.shape)
         return y + self.shared(x) if hasattr(self, "shared") else y
+
+    def _gated(self, rows: Array, sizes: Array, expert: Array) -> Array:
+        """silu(gate x) * up x of rows that are sorted by expert."""
+        if hasattr(self, "gate_up"):
+            gate, up = jnp.split(self.gate_up(rows, sizes, expert), 2, axis=-1)
+        else:
+            gate, up = self.gate(rows, sizes, expert), self.up(rows, sizes, expert)
+        return activate(self.activation, gate) * up

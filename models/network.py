@@ -6,16 +6,19 @@ from typing import Any
 import jax
 from flax import nnx, traverse_util
 
-from sake_jax.models.config import DiTConfig, NetworkConfig
+from sake_jax.models.config import DiTConfig, EncoderDecoderConfig, NetworkConfig
 from sake_jax.models.dit import DiT
+from sake_jax.models.encoder_decoder import EncoderDecoder
 from sake_jax.models.inputs import NetworkInput, NetworkOutput
 from sake_jax.models.layers import UNROLLED
 from sake_jax.models.transformer import Transformer
 from sake_jax.typing import Key, Params
 
 
-def build(config: NetworkConfig, rngs: nnx.Rngs) -> Transformer | DiT:
+def build(config: NetworkConfig, rngs: nnx.Rngs) -> Transformer | DiT | EncoderDecoder:
     """The NNX module."""
+    if isinstance(config, EncoderDecoderConfig):
+        return EncoderDecoder(config, rngs=rngs)
     if isinstance(config, DiTConfig):
         return DiT(config, rngs=rngs)
     return Transformer(config, rngs=rngs)

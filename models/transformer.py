@@ -69,7 +69,7 @@ class Transformer(nnx.Module):
         beside = inputs.clean is not None
         if beside:
             inputs = side_by_side(inputs)
-        x = self.input(inputs.computed(inputs.tokens))
+        x = inputs.perturbed(self.input(inputs.computed(inputs.tokens)))
         rotary = None
         if c.rope_theta is None:
             x = x + self.places(inputs.computed(inputs.positions))

@@ -74,7 +74,10 @@ OPTIONAL: dict[str, Any] = {
     "empty_cache": None,
     "prepare": None,
     "reads_time": False,
+    "reads_perturbation": False,
     "block_size": 0,
+    "remember": None,
+    "window": 0,
 }
 """What a denoiser may declare beyond the protocol, and what holds where it does not:
 
@@ -82,7 +85,12 @@ OPTIONAL: dict[str, Any] = {
   only plans without a cache.
 - `prepare(params)`: the parameters as a loop over `read` wants them.
 - `reads_time`: whether `read` looks at `view.time`.
+- `reads_perturbation`: whether `read` adds `view.perturbation` to the embeddings of the tokens.
 - `block_size`: block diffusion: columns see their own block and those before; 0: they see all.
+- `remember(params, cache, logits, view)`: the cache with what a step predicted of the window, its
+  logits after guidance and `draw`, for a network that is told what it predicted last. It is then
+  read with a cache in every plan; where the plan itself has none, `view.reread` is everything.
+- `window`: how many columns it was trained to write together; 0: any number.
 """
 
 
@@ -101,7 +109,8 @@ class Process(Protocol):
     """How noise is undone: log q(x_s | x_t) up to a constant, from logits of x_0.
 
     A pytree; `revises` and `decides` are class variables. `clean` takes tokens that stand
-    for noise out of the logits before guidance and filters see them.
+    for noise out of the logits before guidance and filters see them. What it may have beyond
+    this stands in `sake_jax.samplers.processes.Settled`.
 
     >>> import sake_jax as sj
     >>> isinstance(sj.absorbing(), sj.Process), sj.absorbing().decides
@@ -111,7 +120,8 @@ class Process(Protocol):
     revises: ClassVar[bool]
     """Whether written tokens stay open and may change again."""
     decides: ClassVar[bool]
-    """Whether the draw itself says what stays noise, so that every draw is kept."""
+    """Whether the process says what stays noise, so that every draw is kept unless a reveal rule
+    is asked for."""
 
     def clean(self, logits: Logits, view: View) -> Logits: ...
     def log_q(self, logits: Logits, view: View) -> Logits: ...

@@ -184,6 +184,8 @@ def _texts(lm: LanguageModel, prompts: TokenLists, answers: TokenLists) -> Texts
     c = lm.config
     rule = "likelihood bounds are for diffusion models"
     require(not c.network.causal, rule, c.family, "use lm.score for causal ones")
+    rule = "likelihood bounds need a network that reads a text in one pass"
+    require(not c.network.window, rule, c.family, "there is none for an encoder with a decoder")
     rule = "blocks have noise levels of their own: their network must not be conditioned on one"
     conditioned = c.network.block_size and c.network.time_conditioning
     require(not conditioned, rule, c.family, "score a model without time_conditioning")

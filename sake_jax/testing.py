@@ -33,10 +33,13 @@ class ToyDenoiser(Node):
     """
 
     affine: ClassVar[bool] = True
+    reads_perturbation: ClassVar[bool] = True
 
     def read(self, params: Params, view: View, cache: Any):
         """Each row mixes its token, its position, the condition and the mean of all rows."""
         embedded = params["input"][view.tokens] + params["place"][view.positions]
+        if view.perturbation is not None:
+            embedded = embedded + view.perturbation
         weight = view.attend[..., None].astype(embedded.dtype)
         mean = jnp.sum(weight * embedded, axis=1) / jnp.maximum(jnp.sum(weight, axis=1), 1)
         mixed = embedded + mean[:, None, :]

@@ -100,10 +100,12 @@ class View(Node):
     greedy: Leaf = None
     """() whether this step draws without noise; None: it does not."""
     closes: Leaf = None
-    """() where written tokens may be edited: whether this step is the last to do so. None: they
-    may not, or there is no end to it."""
+    """() where written tokens may be edited: whether this step is the last to do so of the window.
+    None: they may not, or there is no end to it."""
     reread: Reread | None = None
     """What a read with a cache recomputes; None: the window."""
+    perturbation: Leaf = None
+    """(B, L, D) what is added to the embeddings of the tokens; None: nothing. See `perturbed`."""
     width: int = struct.field(pytree_node=False, default=0)
     """W, the columns of the window."""
 

@@ -39,6 +39,13 @@ def chromium(profile: Path) -> Iterator[Any]:
         driver.quit()
 
 
+def said(browser: Any) -> list[dict[str, Any]]:
+    """What the console was told, but for what Chromium tells of its own pages without a network."""
+    return [
+        line for line in browser.get_log("browser") if not line["message"].startswith("chrome://")
+    ]
+
+
 @contextmanager
 def phone(browser: Any) -> Iterator[int]:
     """The browser as a phone; gives its width."""

@@ -36,11 +36,23 @@ hypothesis.settings.load_profile("ci")
 GOLDENS = Path(__file__).parent / "goldens"
 
 
+MAPS, MOST_MAPS = Path("/proc/self/maps"), 30_000
+"""Memory regions that are mapped, and about half of how many Linux lets a process have."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def forget_programs():
     """Thousands of compiled programs in one process reach the limit of mapped memory regions."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture(autouse=True)
+def forget_when_there_are_many():
+    """The slow cases of one module alone may compile so many."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

@@ -52,12 +52,12 @@ def inside(name: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """A default that is a function, shown by its name."""
+    """A default that is a function or a schedule, shown by its name."""
 
-    function: Any
+    name: str
 
     def __repr__(self) -> str:
-        return self.function.__name__
+        return self.name
 
 
 def signature(value: Any) -> str:
@@ -74,7 +74,9 @@ def signature(value: Any) -> str:
 
 
 def _shown(default: Any) -> Any:
-    return Named(default) if inspect.isfunction(default) else default
+    if isinstance(default, sj.Schedule):
+        return Named(f"{default.shape.__name__.removeprefix('_')}{default.numbers}")
+    return Named(default.__name__) if inspect.isfunction(default) else default
 
 
 def lines() -> Iterator[str]:

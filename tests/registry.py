@@ -33,6 +33,10 @@ def rename_ids(guidance, new_id):
     return sj.forbid(jnp.asarray(new_id)[guidance.ids])
 
 
+def rename_protected(guidance, new_id):
+    return guidance.replace(protect=jnp.asarray(new_id)[guidance.protect])
+
+
 def rename_params(guidance, new_id):
     order = jnp.argsort(jnp.asarray(new_id))
     return guidance.replace(params=guidance.params[order])
@@ -51,11 +55,14 @@ ENTRIES: dict[str, Entry] = {
     "identity": Entry("identity", sj.identity()),
     "chain": Entry("chain", sj.chain(sj.top_p(0.95), sj.sake(1.0), sj.temperature(0.8))),
     "chain, folded": Entry("chain", sj.chain(sj.sake(1.0), sj.sake(0.5, self_term=0.0))),
+    "capped": Entry("capped", sj.capped(sj.odd(8.0), 0.1)),
     "when": Entry("when", sj.when(sj.temperature(0.5), start=0.05, end=0.95)),
     "when, pushed": Entry("when", sj.when(sj.sake(2.0, kl_budget=0.3), end=0.95)),
     "temperature": Entry("temperature", sj.temperature(0.7)),
     "temperature, zero": Entry("temperature", sj.temperature(0.0)),
     "temperature, scheduled": Entry("temperature", sj.temperature(sj.linear(2.0, 0.1))),
+    "cooling": Entry("cooling", sj.cooling(1.3, 0.2)),
+    "cooling, scheduled": Entry("cooling", sj.cooling(sj.linear(2.0, 0.5), 0.0)),
     "top_k": Entry("top_k", sj.top_k(4)),
     "top_k, scheduled": Entry("top_k", sj.top_k(sj.piecewise({0.0: 5.0, 0.5: 2.0}))),
     "top_p": Entry("top_p", sj.top_p(0.8)),
@@ -106,4 +113,14 @@ ENTRIES: dict[str, Entry] = {
     "diversity, log determinant": Entry(
         "diversity", sj.diversity(log_determinant(0.01), 1.0, scope="batch")
     ),
+    "odd": Entry("odd", sj.odd(sj.linear(8.0, 2.0))),
+    "odd, sequential": Entry(
+        "odd", sj.odd(4.0, features="embeddings", pool="mean", sequential=True)
+    ),
+    "odd, protected": Entry(
+        "odd",
+        sj.odd(4.0, pool="positional", top=3, weighted=False, protect=[2, 5], jitter=0.01),
+        permute=rename_protected,
+    ),
+    "dpp": Entry("dpp", sj.dpp(3.0, quality=2.0, ridge=1e-3)),
 }

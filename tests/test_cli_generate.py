@@ -151,9 +151,12 @@ def test_a_stop_string_ends_a_text():
         (["--file", "/nowhere/prompts.txt"], "No such file"),
         (
             ["x", "--sampler", "ancestral", "--cache", "dual"],
-            "cache is for masked or block decoding",
+            "cache is for masked, block or revising decoding",
         ),
-        (["x", "--sampler", "ancestral", "--block", "8"], "block is for masked or block decoding"),
+        (
+            ["x", "--sampler", "ancestral", "--block", "8"],
+            "block is for masked, block or revising decoding",
+        ),
         (["x", "--sampler", "block"], "block needs a model of block diffusion"),
         (["x", "--compare", "--judge", "tinystories"], "must be a causal model"),
         (["x", "--mesh", "8"], "mesh must name axes"),

@@ -6,6 +6,7 @@ from typing import Any
 from sake_jax.checks import one_of, require
 from sake_jax.conversion.families import (
     bd3lm,
+    diffusion_gemma,
     dream,
     fast_dllm,
     gpt2,
@@ -38,6 +39,7 @@ FAMILIES: tuple[Family, ...] = (
     fast_dllm.FAMILY,
     sedd.FAMILY,
     radd.FAMILY,
+    diffusion_gemma.FAMILY,
     llama.FAMILY,
     qwen2.FAMILY,
     qwen3.FAMILY,

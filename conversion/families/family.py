@@ -33,6 +33,8 @@ class Family:
     """Names of the two tables; a checkpoint may store a tied head or not."""
     derived: tuple[str, ...] = ()
     """Patterns of tensors that old checkpoints store though they follow from the config."""
+    left_out: tuple[str, ...] = ()
+    """Patterns of tensors of parts that are not read, such as a tower for images."""
     recognises: Callable[[Mapping[str, Any]], bool] = lambda config: False
     """Whether a config.json that names no architecture is this family's."""
     published: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)

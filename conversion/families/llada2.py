@@ -10,10 +10,12 @@ from sake_jax.conversion.families import llama
 from sake_jax.conversion.families.family import Family
 from sake_jax.conversion.families.reading import (
     count,
+    describe_rotary,
     expect,
     flag,
     positive,
     published_mask,
+    rotary_dim,
     size,
     special_tokens,
 )
@@ -23,6 +25,7 @@ from sake_jax.models import ModelConfig, TransformerConfig
 MASK_ID, BLOCK = 156_895, 32
 """Of the published models, whose configs name neither."""
 
+EMBEDDING = "model.word_embeddings.weight"
 FIXED = {
     "hidden_act": "silu",
     "norm_head": False,
@@ -43,14 +46,14 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
     """Our config from the checkpoint's."""
     expect(c, FIXED)
     width, chosen = size(c, "moe_intermediate_size"), size(c, "num_experts_per_tok")
-    dense, turned = count(c, "first_k_dense_replace", default=0), _rotary_dim(c)
+    dense = count(c, "first_k_dense_replace", default=0)
     network = llama.network(
         c,
         F=width,
         qkv_bias=flag(c, "use_qkv_bias", default=False),
         fused_qkv=True,
         qk_norm=flag(c, "use_qk_norm", default=True),
-        rotary_dim=turned,
+        rotary_dim=rotary_dim(c),
         experts=size(c, "num_experts"),
         experts_per_token=chosen,
         normalize_experts=chosen > 1,
@@ -68,13 +71,6 @@ def config(c: Mapping[str, Any]) -> ModelConfig:
     return FAMILY.model(network, mask_id=mask_id, **special_tokens(c, network.V))
 
 
-def _rotary_dim(c: Mapping[str, Any]) -> int:
-    """How many entries of a head are turned; 0 for all of them."""
-    whole = size(c, "head_dim", default=size(c, "hidden_size") // size(c, "num_attention_heads"))
-    part = int(whole * positive(c, "partial_rotary_factor", default=1.0))
-    return 0 if part == whole else part
-
-
 def describe(config: ModelConfig) -> dict[str, Any]:
     """The checkpoint's config from ours."""
     c = config.network
@@ -90,7 +86,7 @@ def describe(config: ModelConfig) -> dict[str, Any]:
         "num_experts": c.experts,
         "num_experts_per_tok": c.experts_per_token,
         "num_shared_experts": c.shared_F // c.F,
-        "partial_rotary_factor": (c.rotary_dim or c.head_dim) / c.head_dim,
+        "partial_rotary_factor": describe_rotary(c),
         "routed_scaling_factor": c.expert_scale,
         "score_function": "sigmoid",
         "topk_group": c.groups_per_token,
@@ -103,24 +99,15 @@ def rules(config: ModelConfig) -> list[Rule]:
     """The rule table; the first, dense layers are a stack of their own."""
     c = config.network
     assert isinstance(c, TransformerConfig)
-    table = [
-        Rule("model.word_embeddings.weight", "input.rows"),
-        Rule("model.norm.weight", "norm.weight"),
-    ]
-    table += [] if c.tied else [Rule("lm_head.weight", "output.rows")]
-    dense = [Rule(f"mlp.{theirs}.weight", f"mlp.{ours}.kernel") for theirs, ours in _MLP]
+    table, every = llama.outside(c, EMBEDDING), _every_layer(c)
     if c.dense_layers:
-        table += _layers("first", [*_every_layer(c), *dense], 0)
-    return table + _layers("blocks", [*_every_layer(c), *_experts(c)], c.dense_layers)
-
-
-_MLP = tuple(llama.MLP.items())
+        table += llama.layers("first", [*every, *llama.mlp("mlp", "mlp")])
+    return table + llama.layers("blocks", [*every, *_experts(c)], c.dense_layers)
 
 
 def _every_layer(c: TransformerConfig) -> list[Rule]:
-    norms = {"input_layernorm": "attention_norm", "post_attention_layernorm": "mlp_norm"}
     has = {"query_layernorm": c.qk_norm, "key_layernorm": c.qk_norm}
-    rules = [Rule(f"{theirs}.weight", f"{ours}.weight") for theirs, ours in norms.items()]
+    rules = [Rule(f"{theirs}.weight", f"{ours}.weight") for theirs, ours in llama.NORMS.items()]
     rules += [
         Rule(f"attention.{theirs}.weight", f"attention.{ours}")
         for theirs, ours in ATTENTION.items()
@@ -131,21 +118,9 @@ def _every_layer(c: TransformerConfig) -> list[Rule]:
 
 
 def _experts(c: TransformerConfig) -> list[Rule]:
-    rules = [Rule("mlp.gate.weight", "mlp.router.kernel")]
+    rules = llama.experts()
     rules += [Rule("mlp.gate.expert_bias", "mlp.router.bias")] if c.expert_bias else []
-    for theirs, ours in _MLP:
-        rules.append(Rule(f"mlp.experts.{{expert}}.{theirs}.weight", f"mlp.{ours}.kernel", True))
-        if c.shared_F:
-            rules.append(Rule(f"mlp.shared_experts.{theirs}.weight", f"mlp.shared.{ours}.kernel"))
-    return rules
-
-
-def _layers(stack: str, rules: list[Rule], first: int) -> list[Rule]:
-    """Rules of one layer for all layers of a stack."""
-    return [
-        Rule(f"model.layers.{{layer}}.{r.source}", f"{stack}.{r.target}", r.transposed, first)
-        for r in rules
-    ]
+    return rules + (llama.mlp("mlp.shared_experts", "mlp.shared") if c.shared_F else [])
 
 
 SHARED = {
@@ -187,7 +162,7 @@ FAMILY = Family(
     config=config,
     describe=describe,
     rules=rules,
-    embedding="model.word_embeddings.weight",
+    embedding=EMBEDDING,
     published={
         "llada2-mini": MINI,
         "llada2.0-mini": MINI,

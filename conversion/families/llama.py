@@ -27,6 +27,7 @@ FIXED = {
 }
 
 ATTENTION = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "out"}
+NORMS = {"input_layernorm": "attention_norm", "post_attention_layernorm": "mlp_norm"}
 MLP = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down"}
 
 
@@ -91,32 +92,54 @@ def describe(
     } | describe_tokens(config)
 
 
-def layer(theirs: str, ours: str) -> Rule:
-    return Rule(f"model.layers.{{layer}}.{theirs}", f"blocks.{ours}")
-
-
 def rules(c: ModelConfig) -> list[Rule]:
     """The rule table of Llama and of what took over its names."""
     net = c.network
     assert isinstance(net, TransformerConfig)
-    table = [
-        Rule("model.embed_tokens.weight", "input.rows"),
-        Rule("model.norm.weight", "norm.weight"),
-    ]
-    if not net.tied:
-        table.append(Rule("lm_head.weight", "output.rows"))
-    table.append(layer("input_layernorm.weight", "attention_norm.weight"))
-    table.append(layer("post_attention_layernorm.weight", "mlp_norm.weight"))
+    return outside(net) + layers("blocks", [*every_layer(net), *mlp("mlp", "mlp")])
+
+
+def outside(net: TransformerConfig, embedding: str = "model.embed_tokens.weight") -> list[Rule]:
+    """Rules of what is no part of a layer."""
+    table = [Rule(embedding, "input.rows"), Rule("model.norm.weight", "norm.weight")]
+    return table if net.tied else [*table, Rule("lm_head.weight", "output.rows")]
+
+
+def every_layer(net: TransformerConfig) -> list[Rule]:
+    """Rules of one layer, but for what follows attention."""
+    table = [Rule(f"{theirs}.weight", f"{ours}.weight") for theirs, ours in NORMS.items()]
     for theirs, ours in ATTENTION.items():
-        table.append(layer(f"self_attn.{theirs}.weight", f"attention.{ours}.kernel"))
+        table.append(Rule(f"self_attn.{theirs}.weight", f"attention.{ours}.kernel"))
         if net.qkv_bias and ours != "out":
-            table.append(layer(f"self_attn.{theirs}.bias", f"attention.{ours}.bias"))
+            table.append(Rule(f"self_attn.{theirs}.bias", f"attention.{ours}.bias"))
     if net.qk_norm:
-        table.append(layer("self_attn.q_norm.weight", "attention.query_norm.weight"))
-        table.append(layer("self_attn.k_norm.weight", "attention.key_norm.weight"))
-    if not net.experts:
-        table += [layer(f"mlp.{t}.weight", f"mlp.{o}.kernel") for t, o in MLP.items()]
+        table.append(Rule("self_attn.q_norm.weight", "attention.query_norm.weight"))
+        table.append(Rule("self_attn.k_norm.weight", "attention.key_norm.weight"))
     return table
+
+
+def mlp(theirs: str, ours: str) -> list[Rule]:
+    """Rules of a gated MLP under these names."""
+    return [Rule(f"{theirs}.{t}.weight", f"{ours}.{o}.kernel") for t, o in MLP.items()]
+
+
+def experts() -> list[Rule]:
+    """Rules of a router and its experts, in the words of all who have them."""
+    return [
+        Rule("mlp.gate.weight", "mlp.router.kernel"),
+        *(
+            Rule(f"mlp.experts.{{expert}}.{t}.weight", f"mlp.{o}.kernel", True)
+            for t, o in MLP.items()
+        ),
+    ]
+
+
+def layers(stack: str, rules: list[Rule], first: int = 0) -> list[Rule]:
+    """Rules of one layer for all layers of a stack, whose first has this number."""
+    return [
+        Rule(f"model.layers.{{layer}}.{r.source}", f"{stack}.{r.target}", r.transposed, first)
+        for r in rules
+    ]
 
 
 FAMILY = Family(

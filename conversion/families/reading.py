@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sake_jax.checks import require
-from sake_jax.models import ModelConfig
+from sake_jax.models import ModelConfig, TransformerConfig
 
 Described = Mapping[str, Any]
 """A config.json as it is."""
@@ -156,6 +156,27 @@ def head_width(width: int, heads: int) -> int:
     rule = f"the {heads} heads in config.json must divide the width of {width}"
     require(width % heads == 0, rule, f"{width} / {heads}", ANOTHER)
     return width // heads
+
+
+def rotary_dim(c: Described) -> int:
+    """How many entries of a head are turned by its position; 0 for all of them.
+
+    >>> rotary_dim({"head_dim": 128, "partial_rotary_factor": 0.5})
+    64
+    """
+    if c.get("head_dim") is not None:
+        whole = size(c, "head_dim")
+    else:
+        whole = head_width(size(c, "hidden_size"), size(c, "num_attention_heads"))
+    part = int(whole * positive(c, "partial_rotary_factor", default=1.0))
+    rule = "partial_rotary_factor in config.json must leave something of a head to turn"
+    require(part > 0, rule, c.get("partial_rotary_factor"), ANOTHER)
+    return 0 if part == whole else part
+
+
+def describe_rotary(c: TransformerConfig) -> float:
+    """The inverse of `rotary_dim`: the part of a head that is turned."""
+    return (c.rotary_dim or c.head_dim) / c.head_dim
 
 
 def expect(c: Described, fixed: Mapping[str, Any]) -> None:

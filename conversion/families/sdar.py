@@ -97,6 +97,12 @@ SIZES = {
     "8b": _qwen3(4096, 36, 32, 8, 12_288, tied=False),
     "30b-a3b": _qwen3(2048, 48, 32, 4, 6144, tied=False) | EXPERTS,
 }
+KINDS: dict[str, dict[str, Any]] = {
+    "": {},
+    "-chat": {},
+    "-sci": {},
+    "-chat-b32": {"block_size": 32},
+}
 
 FAMILY = Family(
     name="sdar",
@@ -105,11 +111,15 @@ FAMILY = Family(
     describe=describe,
     rules=rules,
     published={
-        name: SIZES[size]
-        for size in SIZES
-        for name in (f"sdar-{size}", f"sdar-{size}-chat", f"sdar-{size}-sci")
+        f"sdar-{size}{kind}": described | changes
+        for size, described in SIZES.items()
+        for kind, changes in KINDS.items()
     }
-    | {"trado-4b-instruct": SIZES["4b"], "trado-8b-instruct": SIZES["8b"]},
+    | {
+        "trado-4b-instruct": SIZES["4b"],
+        "trado-8b-instruct": SIZES["8b"],
+        "trado-8b-thinking": SIZES["8b"],
+    },
     sampler="block",
     positions="tokens",
 )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 PUZZLES = ("countdown-3", "countdown-4", "products")
-"""Made by code, and for the models of the same names."""
+"""Made by code, for models that recipes of the same names train."""
 TASKS = ("humaneval", "mbpp", "gsm8k", "story", "brainstorm", *PUZZLES)
 OWN = sj.Request(temperature=0.2)
 """Where no row of the paper's tables is named."""
@@ -39,7 +39,7 @@ sake-jax eval humaneval --preset sake-0.2 --samples 32 --k 1,2,8,16,32 --out run
 
 sake-jax eval gsm8k --data test.jsonl --examples train.jsonl --samples 5 --k 1,5 --temperature 0.2
 
-sake-jax eval countdown-3 --samples 32 --k 1,8,32 --temperature 0.7 --batch 256
+sake-jax eval countdown-3 --model runs/countdown-3/model --samples 32 --k 1,8,32 --batch 256
 
 sake-jax eval story --data prompts.txt --model tinystories --length 64 --judge tinystories-causal
 """
@@ -86,9 +86,7 @@ def evaluate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            help="As in generate; by default the puzzle's own, the preset's, or 'tinystories'."
-        ),
+        typer.Option(help="As in generate; the preset's, or 'tinystories', by default."),
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Answers to each problem.")] = 1,
     k: Ks = "1",
@@ -118,18 +116,19 @@ def evaluate(
     from sake_jax.evaluate.run import run as run_task
 
     row = presets.preset(preset) if preset else presets.Preset("", OWN, RunOptions.model)
+    guided = changed.get("guidance", row.request.guidance) != "none"
+    strength, remedy = changed.get("strength"), "name one with --guidance"
+    require(guided or strength is None, "--strength is for guidances", strength, remedy)
     part, ks = _shard(shard), parse_numbers("--k", k)
     require(max(ks) <= samples, "k must be at most --samples", max(ks), "raise --samples")
     run.connect()
     chosen = _task(task, data, examples, limit, _execute(seconds, unsafe))
     own = {} if chosen.length is None else {"length": chosen.length}
     request = dataclasses.replace(row.request, **own | changed)
-    guided, remedy = request.guidance != "none", "name one with --guidance"
-    strength = changed.get("strength")
-    require(guided or strength is None, "--strength is for guidances", strength, remedy)
     folder = out or Path("runs") / task
-    usual = task if task in PUZZLES else row.model
-    run = dataclasses.replace(run, model=model or usual)
+    rule, remedy = f"{task} needs a model of its own", f"train it: sake-jax train {task}; --model"
+    require(model or task not in PUZZLES, rule, "none", f"{remedy} runs/{task}/model")
+    run = dataclasses.replace(run, model=model or row.model)
     configuration = {"task": task, "model": run.model, "samples": samples, "seed": run.seed}
     configuration |= {"preset": preset, "request": dataclasses.asdict(request)}
     if is_leader():

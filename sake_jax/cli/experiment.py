@@ -18,7 +18,7 @@ app = typer.Typer()
 
 EXAMPLES = """Examples:
 
-sake-jax experiment solve --tasks countdown-3
+sake-jax experiment solve --tasks countdown-3 --model runs
 
 sake-jax experiment gaussian --quick
 
@@ -51,7 +51,10 @@ def experiment(
     quick: Annotated[bool, typer.Option("--quick", help="In small, to see it work.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 5,
     model: Annotated[
-        str | None, typer.Option(help="Another model than the built-in one, for texts.")
+        str | None,
+        typer.Option(
+            help="Another model than the built-in one; for solve, the folder of its models."
+        ),
     ] = None,
     judge: Annotated[
         str | None, typer.Option(help="Whose perplexity is taken: a causal model, or 'smollm2'.")

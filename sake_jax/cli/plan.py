@@ -26,7 +26,7 @@ sake-jax plan path/to/model --topology h100:8 --mesh data=8 --batch 8 --guidance
 @command(app, epilog=EXAMPLES)
 def plan(
     model: Annotated[
-        str, typer.Argument(help="'llada-8b', 'dream-7b', 'mdlm-owt', or a model's folder.")
+        str, typer.Argument(help="'llada-8b', 'llada2-mini', 'sdar-8b', ..., or a model's folder.")
     ],
     *,
     topology: Annotated[str, typer.Option(help="Chips, such as 'v5e:2x4' or 'h100:8'.")],

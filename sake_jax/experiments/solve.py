@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import sake_jax as sj
-from sake_jax.checks import one_of, whole
+from sake_jax.checks import one_of, require, whole
 from sake_jax.evaluate import Task, puzzle
 from sake_jax.evaluate.puzzles import GAMES, RIGHT
 from sake_jax.experiments.solve_methods import BASELINE, METHODS, ORDERS, Setting
@@ -37,6 +37,7 @@ def solve(
     quick: bool = False,
     seeds: int = 3,
     progress: bool = True,
+    model: str | Path = "runs",
     tasks: str | None = None,
     samples: int | None = None,
 ) -> Study:
@@ -47,6 +48,8 @@ def solve(
       quick: few problems and methods, to see it work; it claims nothing.
       seeds: runs of each chosen setting on the test problems.
       progress: whether to show a bar.
+      model: the folder in which `sake-jax train` has made the tasks' models, each in one of its
+        task's name.
       tasks: names with commas, 'countdown-3,countdown-4,products' by default.
       samples: of a group, 32 by default.
     """
@@ -58,7 +61,7 @@ def solve(
     settings = {"experiment": "solve", "tasks": chosen, "samples": count, "quick": quick}
     study = Study(folder, settings, progress)
     for name in chosen:
-        bench = Bench(name, sizes, count)
+        bench = Bench(name, trained(model, name), sizes, count)
         cells = [cell for method in methods for cell in grid(name, method, quick)]
         study.measure([[cell] for cell in cells], bench.measure)
         best = [cell for method in methods for cell in choose(study, name, method).values()]
@@ -67,6 +70,14 @@ def solve(
         study.measure([[cell] for cell in tested], bench.measure)
     report(study, chosen, methods, count, quick)
     return study
+
+
+def trained(folder: str | Path, task: str) -> Path:
+    """The folder of a task's model."""
+    place = Path(folder) / task / "model"
+    remedy = f"sake-jax train {task} --out {place.parent} makes it"
+    require(place.is_dir(), f"{task} needs a model in {place}", "none", remedy)
+    return place
 
 
 def grid(task: str, method: str, quick: bool) -> list[Cell]:
@@ -84,8 +95,8 @@ def grid(task: str, method: str, quick: bool) -> list[Cell]:
 class Bench:
     """A model, its problems, and what is measured of its answers."""
 
-    def __init__(self, name: str, sizes: dict[str, tuple[int, int]], samples: int):
-        self.lm, self.samples, self.sizes = sj.load(name), samples, sizes
+    def __init__(self, name: str, folder: Path, sizes: dict[str, tuple[int, int]], samples: int):
+        self.lm, self.samples, self.sizes = sj.load(folder), samples, sizes
         self.tasks = {split: puzzle(name, split=split, limit=n) for split, (n, _) in sizes.items()}
 
     def measure(self, group: Sequence[Cell]) -> list[Result]:

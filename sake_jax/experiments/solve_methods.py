@@ -9,6 +9,7 @@ from typing import Any
 
 import sake_jax as sj
 from sake_jax.samplers import Sampler
+from sake_jax.typing import Number
 
 BASELINE = "temperature"
 ORDERS: dict[str, Callable[[], Any]] = {
@@ -52,7 +53,7 @@ class SolveMethod:
             guidance=None if self.guidance is None else self.guidance(own),
             draw=self.draw(own, heat),
             reveal=self.orders[order](),
-            **({"noise": sj.systematic()} if self.systematic else {}),
+            noise=sj.systematic() if self.systematic else sj.samplers.gumbel,
         )
         return made.replace(denoiser=sj.perturbed(lm, own)) if self.sigma else made
 
@@ -61,7 +62,7 @@ def _grid(own: Sequence[float], heats: Sequence[float]) -> tuple[Setting, ...]:
     return tuple((number, heat) for number in own for heat in heats)
 
 
-def across(strength: float) -> sj.Guidance:
+def across(strength: Number) -> sj.Guidance:
     """SAKE between the samples of a prompt."""
     return sj.sake(strength, scope="batch", self_term=0.0)
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+import sake_jax as sj
 from sake_jax import figures
 from sake_jax.experiments.solve_methods import BASELINE
 from sake_jax.experiments.study import Cell, Study
-from sake_jax.metrics import Estimate, estimate, format_interval, pass_at_k
+from sake_jax.metrics import Estimate, format_interval, pass_at_k
 from sake_jax.tables import table
 
 KS = (1, 2, 4, 8, 16, 32)
@@ -52,7 +53,7 @@ def _solved(row: dict[str, Any]) -> float:
     return float(np.mean(np.asarray(row["right"]) > 0))
 
 
-class Tested:
+class Reported:
     """What a method's chosen setting did on the test problems."""
 
     def __init__(self, study: Study, chosen: Cell, samples: int):
@@ -91,9 +92,9 @@ def report(
 
 def _tested(
     study: Study, task: str, methods: Sequence[str], aim: str, samples: int
-) -> dict[str, Tested]:
+) -> dict[str, Reported]:
     chosen = {method: choose(study, task, method)[aim] for method in methods}
-    return {method: Tested(study, cell, samples) for method, cell in chosen.items()}
+    return {method: Reported(study, cell, samples) for method, cell in chosen.items()}
 
 
 def _about(study: Study, tasks: Sequence[str], samples: int, quick: bool) -> str:
@@ -112,7 +113,7 @@ def _about(study: Study, tasks: Sequence[str], samples: int, quick: bool) -> str
     )
 
 
-def _passes(runs: dict[str, Tested], ks: Sequence[int]) -> str:
+def _passes(runs: dict[str, Reported], ks: Sequence[int]) -> str:
     base, most = runs[BASELINE], ks[-1]
     head = ["method", "setting", *(f"pass@{k}" for k in ks), "different", "evaluations"]
     lines = [[*head, "pass@1 gained", f"pass@{most} gained"]]
@@ -124,16 +125,16 @@ def _passes(runs: dict[str, Tested], ks: Sequence[int]) -> str:
     return table(lines)
 
 
-def _gained(run: Tested, base: Tested, k: int) -> str:
+def _gained(run: Reported, base: Reported, k: int) -> str:
     return format_interval(difference(run.passes(k), base.passes(k)), "+.3f")
 
 
 def difference(own: np.ndarray, base: np.ndarray) -> Estimate:
     """The mean difference over problems, with its bootstrap interval: paired."""
-    return estimate(own - base)
+    return sj.metrics.estimate(own - base)
 
 
-def _votes(runs: dict[str, Tested], samples: int) -> str:
+def _votes(runs: dict[str, Reported], samples: int) -> str:
     base = runs[BASELINE]
     lines = [["method", "setting", "vote@5", f"vote@{samples}", "vote@5 gained"]]
     for method, run in runs.items():
@@ -146,7 +147,7 @@ def _votes(runs: dict[str, Tested], samples: int) -> str:
 
 
 def _curves(
-    study: Study, task: str, runs: dict[str, Tested], ks: Sequence[int], quick: bool
+    study: Study, task: str, runs: dict[str, Reported], ks: Sequence[int], quick: bool
 ) -> None:
     """pass@k against k, of the temperature and the three that solve most."""
     most = sorted(runs, key=lambda name: -float(runs[name].passes(ks[-1]).mean()))
@@ -165,17 +166,15 @@ def _curves(
     figures.save(figure, study.folder / f"{task}-curves.png")
 
 
-def _against(study: Study, task: str, runs: dict[str, Tested], samples: int, quick: bool) -> None:
-    """pass@k of all samples against pass@1, every method a point with its intervals' width."""
+def _against(study: Study, task: str, runs: dict[str, Reported], samples: int, quick: bool) -> None:
+    """pass@k of all samples against pass@1, every method a point."""
     figure, ((axes,),) = figures.panels(1, 1, (7.2, 4.6))
     for at, (name, run) in enumerate(runs.items()):
-        once, all_of_them = estimate(run.passes(1)), estimate(run.passes(samples))
+        once, all_of_them = run.passes(1).mean(), run.passes(samples).mean()
         marker = figures.STYLES[at % len(figures.STYLES)][0]
         colour = figures.COLOURS[at % len(figures.COLOURS)]
         fill = "none" if at >= len(figures.STYLES) else colour
-        axes.plot(
-            once.value, all_of_them.value, marker, color=colour, markerfacecolor=fill, label=name
-        )
+        axes.plot(once, all_of_them, marker, color=colour, markerfacecolor=fill, label=name)
     axes.set(xlabel="pass@1", ylabel=f"pass@{samples}", title=_title(task, quick))
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
     figures.save(figure, study.folder / f"{task}-methods.png")

@@ -33,6 +33,7 @@ from sake_jax.generation.stack import record, stack
 from sake_jax.journal import Journal, differences
 from sake_jax.models import LanguageModel, NetworkDenoiser
 from sake_jax.progress import bar
+from sake_jax.samplers.perturbed import Perturbed
 from sake_jax.samplers.sampler import Sampler
 from sake_jax.sharding import to_host
 from sake_jax.typing import Key, Params
@@ -96,7 +97,7 @@ def generate(
 
     Args:
       lm: a loaded model.
-      sampler: made for it by `masked`, `ancestral`, `block` or `sampler`.
+      sampler: made for it by `masked`, `ancestral`, `block`, `revising` or `sampler`.
       prompts: texts, or token ids; "" and [] are empty prompts.
       key: of the run, `jax.random.key(seed)`.
       samples: of each prompt.
@@ -123,7 +124,7 @@ def generate(
     right = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     require(right, "key must be a random key", key, "pass jax.random.key(0)")
     right = isinstance(sampler, Sampler)
-    require(right, "sampler must be a Sampler", sampler, "make one with masked, ancestral or block")
+    require(right, "sampler must be a Sampler", sampler, "make one with sampler_for")
     rule, remedy = "the sampler must be made for this model", "make it with lm"
     block = declared(sampler.denoiser, "block_size")
     require(_is_for(sampler, lm), rule, "one for another network", remedy)
@@ -239,10 +240,12 @@ def replay(
 
 def _is_for(sampler: Sampler, lm: LanguageModel) -> bool:
     """Whether a sampler reads with the model's denoiser, in blocks of any size."""
-    mine = lm.denoiser
+    mine, theirs = lm.denoiser, sampler.denoiser
+    if isinstance(theirs, Perturbed):
+        theirs = theirs.inner
     if isinstance(mine, NetworkDenoiser):
-        mine = mine.with_block(declared(sampler.denoiser, "block_size"))
-    return sampler.denoiser == mine
+        mine = mine.with_block(declared(theirs, "block_size"))
+    return theirs == mine
 
 
 def _as_known_to(theirs: Any, mine: Any) -> Any:

@@ -175,9 +175,12 @@ def _find(path: Any, trusted: Sequence[str]) -> Any:
     require(known, rule, module, f"pass trusted=[{module!r}] if you know what it runs")
     thing = _walk(importlib.import_module(module), where)
     require(thing is not None, f"{module} must have {where}", "nothing", "another version's file?")
-    # What a module has imported from elsewhere is not its own.
-    own = f"{getattr(thing, '__module__', None)}:{getattr(thing, '__qualname__', None)}"
-    require(own == path, f"settings name {path}, which must stand there", own, "mend the file")
+    # What a module has imported from elsewhere is not its own; but ours may move from file to file.
+    home, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    ours = module.startswith("sake_jax.") and str(home).startswith("sake_jax.")
+    own = name == where and (home == module or ours)
+    rule = f"settings name {path}, which must stand there"
+    require(own, rule, f"{home}:{name}", "mend the file")
     return thing
 
 

@@ -6,6 +6,7 @@
 """
 
 from sake_jax.guidance.arrays import guided_logits as guided_logits
+from sake_jax.guidance.capped import capped as capped
 from sake_jax.guidance.compose import chain as chain
 from sake_jax.guidance.compose import guide as guide
 from sake_jax.guidance.compose import identity as identity
@@ -32,8 +33,15 @@ from sake_jax.guidance.objectives import collision as collision
 from sake_jax.guidance.objectives import log_determinant as log_determinant
 from sake_jax.guidance.objectives import renyi as renyi
 from sake_jax.guidance.objectives import von_neumann as von_neumann
+from sake_jax.guidance.pooled import Pooled as Pooled
+from sake_jax.guidance.pooled import dpp as dpp
+from sake_jax.guidance.pooled import odd as odd
+from sake_jax.guidance.pooled import orthogonal as orthogonal
+from sake_jax.guidance.pooled import pooled as pooled
+from sake_jax.guidance.pooled import vendi as vendi
 from sake_jax.guidance.sake import paper_sake as paper_sake
 from sake_jax.guidance.sake import sake as sake
+from sake_jax.guidance.shaping import cooling as cooling
 from sake_jax.guidance.shaping import forbid as forbid
 from sake_jax.guidance.shaping import min_p as min_p
 from sake_jax.guidance.shaping import temperature as temperature

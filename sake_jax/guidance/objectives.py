@@ -113,7 +113,12 @@ def von_neumann(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
     >>> import sake_jax as sj
     >>> guidance = sj.diversity(sj.von_neumann, 1.0)
     """
-    return _spectral(_von_neumann, _von_neumann_slope, density(rows, peers))
+    return spectral_entropy(density(rows, peers))
+
+
+def spectral_entropy(matrix: Float[Array, "L L"]) -> Float[Array, ""]:
+    """-Tr ρ log ρ of a symmetric matrix of trace one, with finite slopes at equal rows."""
+    return _spectral(_von_neumann, _von_neumann_slope, matrix)
 
 
 def _von_neumann(eigenvalues):

@@ -39,6 +39,29 @@ def temperature(value: Number) -> Temperature:
     return Temperature(number("temperature", value, at_least=0))
 
 
+class Cooling(Guidance):
+    hot: Number
+    cold: Number
+
+    def apply(self, logits, psi, state, ctx):
+        hot, cold = ctx.number(self.hot, 1), ctx.number(self.cold, 1)
+        value = cold + (hot - cold) * ctx.view.time
+        return Temperature(value).apply(logits, psi, state, ctx)
+
+
+def cooling(hot: Number, cold: Number) -> Cooling:
+    """Temperature by the noise level t of a step: cold + (hot - cold) t.
+
+    Where text is written block by block each block cools down, while a schedule runs over all
+    steps of a run (DiffusionGemma's t_max and t_min).
+
+    >>> import sake_jax as sj
+    >>> draw = sj.cooling(0.8, 0.4)
+    """
+    hot = number("hot", hot, at_least=0)
+    return Cooling(hot, number("cold", cold, at_least=0))
+
+
 def is_greedy(guidance: Guidance) -> bool:
     """Whether it is temperature 0 for sure: a traced number or a schedule may be anything."""
     return (

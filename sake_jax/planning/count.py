@@ -3,7 +3,8 @@
 The compiler's own count has the body of a loop once, however often it runs. Only matrix products
 count here: they are nearly all of a language model's work, and what stands between them is fused
 into them. Each product is held to a roofline of its own, so that a weight that is read for few rows
-costs its bytes and one that is read for many its operations.
+costs its bytes and one that is read for many its operations. Of experts only those count that some
+token goes through, as many as there are on average if all are equally likely.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from sake_jax.planning.chips import Chip
-from sake_jax.sharding import RULES, Axes
+from sake_jax.sharding import RULES, Axes, shard_shape
 
 KEEP = ("convert_element_type", "sharding_constraint", "copy", "optimization_barrier", "slice")
 """What leaves an array's axes where they are."""
@@ -50,6 +51,8 @@ class CostCounter:
     shares: Sequence[float] | None = None
     """How often each branch of the denoiser's choice of columns is taken; the last one always,
     by default."""
+    experts_per_token: int = 1
+    """How many experts a token goes through, all of them different."""
 
     def count(self, program: ClosedJaxpr, marks: Sequence[Axes | None]) -> Cost:
         """Of a program whose arguments have these logical axes, where they are parameters."""
@@ -70,6 +73,8 @@ class CostCounter:
         name, params = equation.primitive.name, equation.params
         if name == "dot_general":
             return self._product(equation, marks)
+        if name == "ragged_dot_general":
+            return self._experts(equation, marks)
         if name == "scan":
             fixed = params["num_consts"] + params["num_carry"]
             inner = marks[:fixed] + [mark and mark[1:] for mark in marks[fixed:]]
@@ -78,10 +83,7 @@ class CostCounter:
             first = params["cond_nconsts"]
             return self._walk(params["body_jaxpr"].jaxpr, marks[first:])
         if name == "cond":
-            branches = [self._walk(branch.jaxpr, marks[1:]) for branch in params["branches"]]
-            return self._branches(branches)
-        if name == "pallas_call":  # a kernel; the plain way beside it is counted in its place
-            return Cost()
+            return self._choice(params, marks[1:])
         for key in ("jaxpr", "call_jaxpr"):
             if key in params:
                 inner = params[key]
@@ -89,7 +91,11 @@ class CostCounter:
                 return self._walk(jaxpr, marks[-len(jaxpr.invars) :] if jaxpr.invars else [])
         return Cost()
 
-    def _branches(self, costs: list[Cost]) -> Cost:
+    def _choice(self, params: Mapping[str, Any], marks: list[Axes | None]) -> Cost:
+        branches, platforms = params["branches"], params.get("branches_platforms")
+        if platforms:  # what one kind of chip does by a way of its own is counted by everybody's
+            branches = [branches[platforms.index(None)]]
+        costs = [self._walk(branch.jaxpr, marks) for branch in branches]
         if self.shares is None or len(self.shares) != len(costs):
             return max(costs, key=lambda cost: cost.seconds)
         return sum((c * s for c, s in zip(costs, self.shares, strict=True)), Cost())
@@ -108,7 +114,26 @@ class CostCounter:
             self._bytes(atom, mark)
             for atom, mark in ((left, marks[0]), (right, marks[1]), (out, None))
         )
-        sent = self._sent(equation, marks, sums)
+        return self._cost(flops, moved, self._sent(equation, marks, sums))
+
+    def _experts(self, equation: Any, marks: list[Axes | None]) -> Cost:
+        """Of rows sorted by expert, each with its own expert's matrix: (R, i), (E, i, o)."""
+        rows, kernel, _ = equation.invars
+        (out,) = equation.outvars
+        mark = marks[1] or (None, None, None)
+        everywhere, (experts, inner, _) = math.prod(self.sizes.values()), kernel.aval.shape
+        flops = 2 * inner * math.prod(out.aval.shape) / everywhere
+        # A part of the batch looks for its own tokens' experts.
+        tokens = rows.aval.shape[0] / self.experts_per_token / self.sizes.get("data", 1)
+        read = distinct_experts(experts, self.experts_per_token, tokens) / experts
+        moved = (_size(rows.aval) + _size(out.aval)) / everywhere
+        moved += read * self._bytes(kernel, marks[1])
+        # What is split over experts, or over the inner axis, is added up afterwards.
+        whole, own = kernel.aval.shape, shard_shape(kernel.aval.shape, mark, self.sizes)
+        parts = max(whole[0] // own[0], whole[1] // own[1])
+        return self._cost(flops, moved, self._sent(equation, marks, parts))
+
+    def _cost(self, flops: float, moved: float, sent: float) -> Cost:
         slower = max(flops / self.chip.flops, moved / self.chip.bandwidth)
         return Cost(flops, moved, sent, slower + sent / self.chip.link)
 
@@ -125,10 +150,21 @@ class CostCounter:
         """A chip's part: of a parameter by its axes, of others an equal one."""
         if mark is None:
             return _size(atom.aval) / math.prod(self.sizes.values())
-        return _size(atom.aval) / math.prod(self._parts(name) for name in mark)
+        part = math.prod(shard_shape(atom.aval.shape, mark, self.sizes))
+        return part * atom.aval.dtype.itemsize
 
     def _parts(self, name: str | None) -> int:
         return self.sizes.get(RULES.get(name or "", ""), 1)
+
+
+def distinct_experts(experts: int, chosen: int, tokens: float) -> float:
+    """How many experts some token goes through, on average, if each of them chooses this many
+    different ones and all are equally likely: E (1 - (1 - k/E)^tokens).
+
+    >>> distinct_experts(256, 8, tokens=1), round(distinct_experts(256, 8, tokens=32), 1)
+    (8.0, 163.3)
+    """
+    return experts * (1 - (1 - chosen / experts) ** tokens)
 
 
 def _size(aval: Any) -> int:

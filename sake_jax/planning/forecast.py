@@ -53,7 +53,7 @@ class Forecast:
 
     @property
     def steps(self) -> int:
-        return self.job.request.steps or self.job.request.length
+        return self.job.request.steps or self.job.sampler({}).plan.steps
 
     @property
     def fits(self) -> bool | None:
@@ -107,9 +107,9 @@ def forecast(
 
 def step_cost(job: Job, topology: Topology, mesh: Mesh, arguments: Any) -> Cost:
     """Of a step on one chip: that of a run, with its beginning, divided by its steps."""
-    counter = CostCounter(
-        topology.chip, dict(mesh.shape), read_shares(arguments[0].plan, job.canvas())
-    )
+    shares = read_shares(arguments[0].plan, job.canvas())
+    chosen = max(1, getattr(job.network, "experts_per_token", 0))
+    counter = CostCounter(topology.chip, dict(mesh.shape), shares, chosen)
     names = [job.axes[path] for path in job.leaves]
     before, after = len(jax.tree.leaves(arguments[0])), len(jax.tree.leaves(arguments[2:]))
     order = _flat_order(arguments[1], job)

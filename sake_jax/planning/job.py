@@ -81,6 +81,27 @@ class Job:
 
         return {p: leaf(p, shape) for p, shape in flatten_params(abstract(self.network)).items()}
 
+    @property
+    def parameters(self) -> int:
+        """How many there are."""
+        return sum(leaf.size for leaf in self.leaves.values())
+
+    @property
+    def active_parameters(self) -> int:
+        """How many a token goes through: of experts, those that are chosen for it.
+
+        >>> from sake_jax.conversion import model_config
+        >>> job = Job(model_config("llada2.0-mini"), sj.Request(length=32))
+        >>> f"{job.active_parameters / 1e9:.1f} of {job.parameters / 1e9:.1f} billion"
+        '1.4 of 16.3 billion'
+        """
+        apart = {path for path, axes in self.axes.items() if "experts" in axes}
+        inside = sum(leaf.size for path, leaf in self.leaves.items() if path in apart)
+        if not inside:
+            return self.parameters
+        unused = self.network.experts - self.network.experts_per_token
+        return self.parameters - inside * unused // self.network.experts
+
     def in_form(self, form: Form) -> "Job":
         """The same job in one of `forms.FORMS`, in place of the request's guidance."""
         return dataclasses.replace(self, request=self.request.unguided, form=form)

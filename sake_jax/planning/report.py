@@ -10,9 +10,10 @@ from sake_jax.tables import table
 ACCOUNTING = (
     "By our count: matrix products only, loops by their rounds; each product takes the longer of "
     "its operations and its bytes by the chip's data sheet, then what it sends, and nothing "
-    "overlaps. A run's beginning is divided among its steps. By the compiler: its estimate of "
-    "cycles for every fused operation, loops by their rounds, then collectives at the link's "
-    "speed. Both are models; nothing here was measured on a chip."
+    "overlaps. Of experts it reads those that some token goes through, as many as on average if "
+    "all are equally likely. A run's beginning is divided among its steps. By the compiler: its "
+    "estimate of cycles for every fused operation, loops by their rounds, then collectives at the "
+    "link's speed. Both are models; nothing here was measured on a chip."
 )
 
 
@@ -21,7 +22,7 @@ def render_forecast(result: Forecast) -> str:
     chip, cost = result.topology.chip, result.cost
     sizes = ", ".join(f"{axis}={size}" for axis, size in result.mesh.items())
     lines = [["", ""], ["chips", f"{result.topology.devices} × {chip.name}, mesh {sizes}"]]
-    lines += _memory(result)
+    lines += [["parameters", _parameters(result)], *_memory(result)]
     lines += [
         ["operations of a step, a chip", f"{cost.flops / 1e12:.3f} TFLOP by our count"],
         ["read in a step, a chip", f"{cost.bytes / 1e9:.2f} GB"],
@@ -35,6 +36,14 @@ def render_forecast(result: Forecast) -> str:
         lines.append(["a step, by the compiler", f"{1e3 * result.compiler_seconds:.2f} ms"])
     lines.append(["tokens a second, all rows", f"{result.tokens_per_second:,.0f} by our count"])
     return table(lines)
+
+
+def _parameters(result: Forecast) -> str:
+    """How many there are, and how many a token goes through."""
+    job = result.job
+    everything = f"{job.parameters / 1e9:.2f} billion"
+    fewer = job.active_parameters < job.parameters
+    return everything + f", {job.active_parameters / 1e9:.2f} for one token" * fewer
 
 
 def _memory(result: Forecast) -> list[list[str]]:
@@ -90,6 +99,8 @@ def as_json(result: Forecast) -> dict[str, Any]:
     return {
         "topology": result.topology.name,
         "mesh": result.mesh,
+        "parameters": result.job.parameters,
+        "active_parameters": result.job.active_parameters,
         "fits": result.fits,
         "memory": memory,
         "complaint": result.complaint,

@@ -45,7 +45,8 @@ def begin(
     if canvas.log_p is None:
         canvas = canvas.replace(log_p=jnp.zeros(canvas.tokens.shape, jnp.float32))
     canvas = constrain_rows(canvas, like=params)
-    if cache is None and sampler.plan.cached:
+    remembers = declared(sampler.denoiser, "remember") is not None
+    if cache is None and (sampler.plan.cached or remembers):
         cache = sampler.denoiser.empty_cache(params, *canvas.tokens.shape)
     view = sampler.plan.view(canvas, jnp.int32(0))
     # Guidances size their state by the features; before the first read these are zeros.
@@ -55,7 +56,8 @@ def begin(
     draw = sampler.draw.init(ctx)
     if sampler.reuse:
         cache = LastRead(features, jnp.ones(features.shape[0], bool), view.window_start)
-    return RunState(jnp.int32(0), canvas, cache, sampler.guidance.init(ctx), draw)
+    carried = sampler.process.begin(canvas) if hasattr(sampler.process, "begin") else None
+    return RunState(jnp.int32(0), canvas, cache, sampler.guidance.init(ctx), draw, carried)
 
 
 def advance(

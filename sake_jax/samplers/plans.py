@@ -100,13 +100,16 @@ class Blocks(Node):
     def _edited(self, view: View, inner: Array) -> View:
         """The view where written tokens stay open: a row whose window is all written waits for the
         steps that are for edits, so that its steps do not depend on the rows beside it."""
+        last = inner == self.steps_per_block - 1
+        if view.mask_id is None:
+            return view.replace(closes=last)
         masks = view.open & (view.tokens == view.mask_id)
         count = jnp.sum(view.window(masks & view.attend), axis=1)
         waits = (inner < self.writing) & (count == 0)
         return view.replace(
             open=view.open & ~waits[:, None],
             quota=count,
-            closes=(inner == self.steps_per_block - 1) | (self.edits == 0),
+            closes=last | (self.edits == 0),
         )
 
     def _reread(self, block: Array, inner: Array) -> Reread | None:
@@ -135,7 +138,7 @@ class Blocks(Node):
         inside = (column >= start) & (column < start + self.width)
         left = canvas.open & canvas.attend & inside
         after = jnp.where(jnp.any(left), step + 1, (block + 1) * self.steps_per_block)
-        if self.edits is None:
+        if self.edits is None or canvas.mask_id is None:
             return after
         # What is written of a block waits for the steps that edit it.
         editing = block * self.steps_per_block + self.writing
@@ -195,7 +198,9 @@ def blocks(
       ahead: whether columns after the block take part in a step; not in block diffusion, where
         neither the network nor a guidance shall see text that has not begun.
       edits: further steps of each block, after it is written, for processes and reveal rules that
-        replace written tokens (LLaDA2.1); a block in which a step changes nothing is done.
+        replace written tokens (LLaDA2.1); a block in which a step changes nothing is done. Without
+        a mask token nothing is unwritten, and all of a block's steps replace tokens: its last one
+        ends that.
     """
     length = whole("length", length, at_most=LONGEST)
     steps = whole("steps", steps, at_most=LONGEST)

@@ -9,7 +9,7 @@ from sake_jax.guidance.compose import chain
 from sake_jax.guidance.shaping import forbid
 from sake_jax.models import LanguageModel, NetworkConfig, NetworkDenoiser
 from sake_jax.noise_levels import LogLinear
-from sake_jax.samplers.noise import Noise, gumbel
+from sake_jax.samplers.noise import Noise, TokenDraw, gumbel
 from sake_jax.samplers.plans import blocks, descent
 from sake_jax.samplers.processes import absorbing, editing_process, identity_process, uniform
 from sake_jax.samplers.reveal import confidence as most_confident
@@ -53,7 +53,7 @@ def masked(
     end_ids: Sequence[int] | None = None,
     pace: str = "even",
     least: Number = 0.0,
-    noise: Noise = gumbel,
+    noise: Noise | TokenDraw = gumbel,
     record: str = "brief",
 ) -> Sampler:
     """Masked decoding as LLaDA, LLaDA-MoE and Dream do it, semi-autoregressive by blocks.
@@ -124,7 +124,7 @@ def ancestral(
     least: Number = 1e-5,
     extra: bool = True,
     reuse: bool | str | None = None,
-    noise: Noise = gumbel,
+    noise: Noise | TokenDraw = gumbel,
     record: str = "brief",
 ) -> Sampler:
     """Ancestral sampling as MDLM, UDLM, SEDD and RADD do it: every position by itself, by its own
@@ -208,7 +208,7 @@ def block(
     cache: str | None = None,
     reuse: bool | str = False,
     pace: str = "even",
-    noise: Noise = gumbel,
+    noise: Noise | TokenDraw = gumbel,
     record: str = "brief",
 ) -> Sampler:
     """Block diffusion as BD3LM, SDAR and LLaDA2 do it: block after block, each by masked diffusion.
@@ -303,7 +303,7 @@ def block(
 def _block_denoiser(denoiser: Any, block: int | None) -> tuple[Any, int]:
     """The denoiser with blocks of this size, and that size; its own by default."""
     size = declared(denoiser, "block_size")
-    rule, remedy = "block needs a model of block diffusion", "use masked or ancestral"
+    rule, remedy = "block needs a model of block diffusion", "use masked, ancestral or revising"
     require(size > 0, rule, type(denoiser).__name__, remedy)
     if block is None or block == size:
         return denoiser, size

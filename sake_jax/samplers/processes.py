@@ -13,11 +13,37 @@ from jax import Array
 
 from sake_jax.checks import number, one_of, require
 from sake_jax.core import LOWEST
+from sake_jax.guidance.entropy import shannon_entropy
+from sake_jax.guidance.select import first_largest
+from sake_jax.info import mean_over
 from sake_jax.node import Node
 from sake_jax.noise_levels import STEPS, LogLinear, NoiseLevels, unmask_chance
 from sake_jax.precision import safe_log
-from sake_jax.typing import Logits, Number
-from sake_jax.view import View
+from sake_jax.samplers.noise import Tokens, uniform_tokens
+from sake_jax.typing import Leaf, Logits, Number
+from sake_jax.view import Canvas, View
+
+
+class Settled(Node):
+    """What a step writes into the window.
+
+    A process may have `begin(canvas)`, what it carries from step to step, and
+    `settle(step, view, keys, carried) -> (step, carried)`, which has the last word on this. It may
+    have `keep_rate(logits, base, view)`: guided logits with what it keeps of the base ones; and a
+    `prior`, the chances (V,) of tokens that a canvas without a mask token begins with.
+    """
+
+    tokens: Leaf
+    """(B, W) what was drawn."""
+    kept: Leaf
+    """(B, W) what the reveal rule keeps of it."""
+    logits: Leaf
+    """(B, W, V) after guidance and `draw`."""
+    log_q: Leaf
+    """(B, W, V) what was drawn from."""
+    done: Leaf = None
+    """(B,) rows whose window is finished; all open positions of the others are written too. None:
+    positions that are not kept stay as they are."""
 
 
 class Identity(Node):
@@ -116,6 +142,79 @@ class Remasking(Node):
         own = jnp.arange(logits.shape[-1])[None, None, :] == tokens
         kept = jnp.where(own, safe_log(1 - again), jnp.where(is_mask, safe_log(again), LOWEST))
         return jnp.where(tokens == view.mask_id, fresh, kept)
+
+
+class Draft(Node):
+    """The likeliest tokens so far, and for how long they have been the same."""
+
+    tokens: Leaf
+    """(B, L) -1 where nothing was predicted yet."""
+    unchanged: Leaf
+    """(B,) steps since one of the window's changed."""
+
+
+class Renoising(Node):
+    """Draws clean tokens; those that are not kept are noise again, and nothing is final before
+    the window is: then the likeliest tokens are written (DiffusionGemma)."""
+
+    revises: ClassVar[bool] = True
+    decides: ClassVar[bool] = True
+    patience: Number
+    doubt: Number
+    tokens: Tokens = struct.field(pytree_node=False, default=uniform_tokens)
+
+    def clean(self, logits: Logits, view: View) -> Logits:
+        return logits
+
+    def log_q(self, logits: Logits, view: View) -> Logits:
+        return logits
+
+    def begin(self, canvas: Canvas) -> Draft:
+        """What is carried from step to step, before the first."""
+        rule, remedy = "renoising is for canvases without a mask token", "pass mask_id=None"
+        require(canvas.mask_id is None, rule, "one with it", remedy)
+        rows = canvas.tokens.shape[0]
+        return Draft(jnp.full(canvas.tokens.shape, -1, jnp.int32), jnp.zeros(rows, jnp.int32))
+
+    def settle(self, step: Settled, view: View, keys: Array, draft: Draft) -> tuple[Settled, Draft]:
+        """What becomes of a step's draws: noise where they are not kept, and the likeliest tokens
+        in rows whose window is finished, after its last step or since it is stable and sure."""
+        best = first_largest(step.log_q).astype(jnp.int32)
+        here = view.window(view.open & view.attend)
+        same = jnp.all((best == view.window(draft.tokens)) | ~here, axis=1)
+        unchanged = jnp.where(same, draft.unchanged + 1, 0)
+        stable = unchanged.astype(jnp.float32) >= view.number(self.patience, 1)
+        sure = mean_over(shannon_entropy(step.logits), here) < view.number(self.doubt, 1)
+        done = stable & sure
+        done = done if view.closes is None else done | view.closes
+        noise = self.tokens(keys, view, step.log_q.shape[-1]).astype(jnp.int32)
+        drawn = jnp.where(step.kept, step.tokens.astype(jnp.int32), noise)
+        settled = step.replace(
+            tokens=jnp.where(done[:, None], best, drawn), kept=step.kept | done[:, None], done=done
+        )
+        return settled, Draft(view.put(draft.tokens, best), unchanged)
+
+
+def renoising(patience: Number = 1, doubt: Number = 0.005) -> Renoising:
+    """Uniform noise that is drawn anew: what a reveal rule does not keep of a step's draws is
+    replaced by random tokens, also where a token was kept before. A plan's `edits=0` ends it.
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.sampler(
+    ...     sj.testing.ToyDenoiser(),
+    ...     sj.blocks(8, 16, block=4, edits=0),
+    ...     process=sj.renoising(patience=2),
+    ...     reveal=sj.reveal.entropy_bound(0.5),
+    ... )
+
+    Args:
+      patience: a window is finished before its last step once its likeliest tokens were the same
+        so many steps before, one after the other, and
+      doubt: the mean entropy of its positions, in nats, after temperature, is below this. 0: it
+        takes all of its steps.
+    """
+    patience = number("patience", patience, at_least=0)
+    return Renoising(patience, number("doubt", doubt, at_least=0))
 
 
 def remasking(share: Number = 1.0, cap: Number = 1.0) -> Remasking:

@@ -67,7 +67,9 @@ class Request:
     )
     sampler: str = field(
         default="auto",
-        metadata={"help": "'masked', 'ancestral' or 'block'; by the model's family if 'auto'."},
+        metadata={
+            "help": "'masked', 'ancestral', 'block' or 'revising'; by the model's family if 'auto'."
+        },
     )
     cache: str = field(
         default="none",

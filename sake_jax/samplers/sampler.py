@@ -12,7 +12,7 @@ from sake_jax.guidance.compose import Chain, When, chain, identity
 from sake_jax.guidance.shaping import is_greedy
 from sake_jax.info import RECORDS
 from sake_jax.node import Node
-from sake_jax.samplers.noise import Noise, gumbel, still
+from sake_jax.samplers.noise import Noise, TokenDraw, gumbel, still
 from sake_jax.samplers.plans import Blocks
 from sake_jax.samplers.processes import Identity
 from sake_jax.samplers.reveal import as_rule, everything
@@ -37,7 +37,7 @@ class Sampler(Node):
     """Shapes what is drawn, but not the logits the reveal rule sees."""
     plan: Plan
     reveal: Any
-    noise: Noise = struct.field(pytree_node=False)
+    noise: Noise | TokenDraw = struct.field(pytree_node=False)
     confidence: str = struct.field(pytree_node=False, default="guided")
     """Which logits the reveal rule sees."""
     reuse: bool | str = struct.field(pytree_node=False, default=False)
@@ -47,7 +47,7 @@ class Sampler(Node):
     @property
     def couples_samples(self) -> bool:
         """Whether rows of one prompt look at each other, so that they must stay in one batch."""
-        parts = (self.guidance, self.draw, self.reveal)
+        parts = (self.guidance, self.draw, self.reveal, self.noise)
         return any(getattr(part, "couples_samples", False) for part in parts)
 
     def replace(self, **changes: Any) -> "Sampler":
@@ -66,7 +66,7 @@ def sampler(
     draw: Guidance | None = None,
     process: Process | None = None,
     reveal: Reveal | None = None,
-    noise: Noise = gumbel,
+    noise: Noise | TokenDraw = gumbel,
     confidence: str = "guided",
     reuse: bool | str = False,
     record: str = "brief",
@@ -92,7 +92,7 @@ def sampler(
         cache, and denoisers that do not look at the time; "stale" for these too, which then
         predict for an earlier time, as BD3LM's reference does.
       noise: where Gumbel noise comes from; replace it to replay recorded noise. None is made
-        where `draw` has temperature 0.
+        where `draw` has temperature 0. `systematic()`: samples of a prompt share out their draws.
       record: "brief"; "signal" for telemetry that needs base and guided logits, "full"
         for the likeliest candidates and the kernel's weights at every position too.
     """
@@ -113,6 +113,8 @@ def sampler(
         require(not timed or reuse == "stale", rule, "one that does", remedy)
         rule, remedy = "reuse is for plans without a cache", "leave reuse or the cache out"
         require(not plan.cached, rule, f"cache={getattr(plan, 'cache', True)!r}", remedy)
+        rule, remedy = "reuse needs a denoiser that is not told what it predicted", "leave it out"
+        require(declared(denoiser, "remember") is None, rule, "one that is", remedy)
     if plan.cached:
         rule, remedy = "a plan with a cache needs denoiser.empty_cache", "use cache='none'"
         require(declared(denoiser, "empty_cache"), rule, type(denoiser).__name__, remedy)

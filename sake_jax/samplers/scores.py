@@ -39,9 +39,14 @@ class Score(Node):
     scaled: bool = struct.field(pytree_node=False, default=False)
 
     def clean(self, logits: Logits, view: View) -> Logits:
-        """Log-scores from what the head gives."""
+        """Log-scores from what the head gives; the token that stands is no candidate.
+
+        Its score is 1 by definition. Were it one, a filter could keep it and nothing else, and
+        guidance would say that nothing moves.
+        """
         sigma = self.noise.total(view.time)
-        return log_scores(logits, view.window(view.tokens), sigma, scaled=self.scaled)
+        scores = log_scores(logits, view.window(view.tokens), sigma, scaled=self.scaled)
+        return jnp.where(own_column(logits, view), LOWEST, scores)
 
     def keep_rate(self, logits: Logits, base: Logits, view: View) -> Logits:
         """Guided log-scores with the sum of the base ones, over all tokens but the one that stands.

@@ -5,18 +5,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from sake_jax.core import Context, Process
+from sake_jax.core import Context, Process, declared
 from sake_jax.guidance.compose import Guided, draw_tokens, guide, last_word
 from sake_jax.guidance.entropy import kl_divergence, shannon_entropy
-from sake_jax.guidance.select import largest
+from sake_jax.guidance.select import first_largest, largest
 from sake_jax.info import Candidates, Info, mean_over
 from sake_jax.losses import surprise
 from sake_jax.node import Node
-from sake_jax.samplers.noise import row_keys
+from sake_jax.samplers.noise import TokenDraw, row_keys
+from sake_jax.samplers.processes import Settled
 from sake_jax.samplers.sampler import Sampler
 from sake_jax.sharding import constrain_rows
 from sake_jax.typing import Key, Leaf, Logits, Params, PerPosition, WindowFlags, WindowTokens
-from sake_jax.view import Canvas, View
+from sake_jax.view import Canvas, Reread, View
 
 SHOWN = 5
 """How many candidates record="full" keeps for each position."""
@@ -54,6 +55,8 @@ class RunState(Node):
     """What the guidance carries."""
     draw: Any
     """What the parts of `draw` carry."""
+    process: Any = None
+    """What the process carries, if it does."""
 
 
 def context(
@@ -120,33 +123,64 @@ def step(sampler: Sampler, params: Params, key: Key, state: RunState) -> tuple[R
     shaped, draw_state = shape_draw(sampler, guided.logits, state.draw, ctx)
     moving = keep_rate(sampler.process, shaped, guided.base, view)
     log_q = last_word(sampler.guidance, guided, sampler.process.log_q(moving, view), ctx)
+    remember = declared(sampler.denoiser, "remember")
+    if remember is not None:
+        cache = remember(params, cache, shaped, view)
 
     keys = jax.vmap(jax.random.split)(row_keys(key, canvas, state.step))
     draw_key, reveal_key = keys[:, 0], keys[:, 1]
-    noise = sampler.noise(draw_key, view, log_q.shape[-1])
-    if view.greedy is not None:
-        noise = jnp.where(view.greedy, 0, noise)
-    drawn = draw_tokens(sampler.guidance, guided, log_q, noise, ctx)
+    seen = {"guided": guided.logits, "base": guided.base, "drawn": shaped}[sampler.confidence]
+    drawn = _draw(sampler, guided, log_q, seen, ctx, draw_key, reveal_key)
 
     # A row whose logits are not numbers ends here, with what it has written before. A row that
     # has nothing open may hold anything.
     sound = jnp.all(jnp.isfinite(guided.logits) & ~jnp.isnan(log_q), axis=(1, 2))
     finite = sound | ~jnp.any(ctx.open, axis=1)
-    seen = {"guided": guided.logits, "base": guided.base, "drawn": shaped}[sampler.confidence]
-    kept = sampler.reveal(seen, drawn, view, reveal_key) & ctx.open & finite[:, None]
-    canvas, log_p, revealed = _write(sampler, view, canvas, kept, drawn, guided.logits)
+    kept = sampler.reveal(seen, drawn, view, reveal_key) & ctx.open
+    outcome, carried = Settled(drawn, kept, shaped, log_q), state.process
+    if hasattr(sampler.process, "settle"):
+        outcome, carried = sampler.process.settle(outcome, view, reveal_key, carried)
+    allowed = ctx.open & finite[:, None]
+    canvas, log_p, revealed = _write(sampler, view, canvas, outcome, allowed, guided.logits)
     canvas = constrain_rows(canvas.replace(open=canvas.open & finite[:, None]))
 
     if sampler.reuse:
         changed = jnp.any(canvas.tokens != view.tokens, axis=1)
         cache = LastRead(features, changed, view.window_start)
-    after = RunState(state.step + 1, canvas, cache, guided.state, draw_state)
+    after = RunState(state.step + 1, canvas, cache, guided.state, draw_state, carried)
     return after, _info(guided, finite, log_p, revealed, ctx)
+
+
+def _draw(
+    sampler: Sampler,
+    guided: Guided,
+    log_q: Logits,
+    seen: Logits,
+    ctx: Context,
+    draw_key: Key,
+    reveal_key: Key,
+) -> WindowTokens:
+    """The tokens that are drawn: from log q with noise, unless the noise draws itself."""
+    view = ctx.view
+    if isinstance(sampler.noise, TokenDraw):
+        likely = sampler.reveal(seen, first_largest(seen), view, reveal_key)
+        foreseen = likely & view.window(view.open & view.attend)
+        drawn = sampler.noise.draw(log_q, draw_key, view, foreseen)
+        if view.greedy is None:
+            return drawn
+        return jnp.where(view.greedy, first_largest(log_q), drawn)
+    noise = sampler.noise(draw_key, view, log_q.shape[-1])
+    if view.greedy is not None:
+        noise = jnp.where(view.greedy, 0, noise)
+    return draw_tokens(sampler.guidance, guided, log_q, noise, ctx)
 
 
 def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any, Any]:
     """The denoiser's features; with `reuse` only of rows that have changed since the last."""
     if not sampler.reuse:
+        remembers = declared(sampler.denoiser, "remember") is not None
+        if remembers and not sampler.plan.cached:  # then the cache is there for that alone
+            view = view.replace(reread=Reread(jnp.int32(0), (None,)))
         return sampler.denoiser.read(params, view, cache)
     stale = cache.stale | (cache.window_start != view.window_start)
 
@@ -162,14 +196,16 @@ def _write(
     sampler: Sampler,
     view: View,
     canvas: Canvas,
-    kept: WindowFlags,
-    drawn: WindowTokens,
+    outcome: Settled,
+    allowed: WindowFlags,
     logits: Logits,
 ) -> tuple[Canvas, PerPosition, WindowFlags]:
-    """The canvas with the kept draws, their log-probabilities, and which of them are news.
+    """The canvas with the kept draws, their log-probabilities, and which of them are news; only
+    where it is `allowed`.
 
     Not the view's canvas: a plan may hide columns of that one.
     """
+    kept, drawn = outcome.kept & allowed, outcome.tokens
     log_p = -surprise(logits, drawn)
     is_noise = jnp.zeros_like(kept)
     if view.mask_id is not None:
@@ -181,7 +217,13 @@ def _write(
     # A process that revises keeps its positions open, and what it draws again as it was is no
     # news: the token keeps the log-probability it was first written with.
     changed = kept & (drawn.astype(canvas.tokens.dtype) != view.window(canvas.tokens))
-    closed = _settled(view, changed) if sampler.process.revises else kept
+    news = changed
+    if outcome.done is not None:
+        # Noise is written too; a token's chance is that of the step that finished it.
+        log_p = jnp.where(kept, log_p, 0)
+        changed, closed = allowed, allowed & outcome.done[:, None]
+    else:
+        closed = _settled(view, changed) if sampler.process.revises else kept
 
     def put(columns, where, new):
         return view.put(columns, jnp.where(where, new.astype(columns.dtype), view.window(columns)))
@@ -191,7 +233,7 @@ def _write(
         log_p=put(canvas.log_p, changed, log_p),
         open=put(canvas.open, closed, jnp.zeros_like(closed)),
     )
-    return canvas, log_p, changed & ~is_noise
+    return canvas, log_p, news & ~is_noise
 
 
 def _settled(view: View, changed: WindowFlags) -> WindowFlags:
@@ -202,6 +244,8 @@ def _settled(view: View, changed: WindowFlags) -> WindowFlags:
     """
     if view.closes is None:
         return jnp.zeros_like(changed)
+    if view.mask_id is None:  # nothing is unwritten, and nothing tells when it is good
+        return jnp.broadcast_to(view.closes, changed.shape)
     is_open = view.window(view.open & view.attend)
     noise = is_open & (view.window(view.tokens) == view.mask_id)
     same = ~jnp.any(noise, axis=1) & ~jnp.any(changed, axis=1)

@@ -1,6 +1,7 @@
 """Checkpoints to break: copies of the goldens with one thing changed."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -8,8 +9,18 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from conftest import GOLDENS
+from sake_jax.conversion import families
 
 FAMILIES = tuple(sorted(path.parent.name for path in GOLDENS.glob("*/model.safetensors")))
+
+
+def read_of(checkpoint) -> dict[str, tuple[int, ...]]:
+    """Shapes of a checkpoint's tensors by name, without parts that its family leaves out."""
+    left_out = families.family(checkpoint.config.family).left_out
+    shapes = checkpoint.source.shapes.items()
+    return {
+        name: shape for name, shape in shapes if not any(re.fullmatch(p, name) for p in left_out)
+    }
 
 
 def copied(name: str, folder: Path) -> Path:

@@ -41,6 +41,11 @@ def described(name):
     return json.loads((GOLDENS / name / "config.json").read_text())
 
 
+def nested(config):
+    """Whether the sizes stand in an object inside the config."""
+    return any(isinstance(config.get(part), dict) for part in ("model", "text_config"))
+
+
 def refusal(read):
     """What is said where something is refused, None where it is accepted."""
     try:
@@ -100,21 +105,22 @@ def test_missing_sizes_are_named(name):
             assert key in said
             assert WORDS.fullmatch(said)
             named += 1
-    assert named >= (1 if isinstance(right.get("model"), dict) else 4)
+    assert named >= (1 if nested(right) else 4)
 
 
-@pytest.mark.parametrize("name", ["sedd", "sedd_uniform", "radd"])
+@pytest.mark.parametrize("name", ["sedd", "sedd_uniform", "radd", "diffusion_gemma"])
 def test_parts_of_a_config_are_checked_as_the_whole(name):
     """Their sizes stand in objects inside the config."""
     right = described(name)
     family, tried = recognise(right), 0
-    for part in ("model", "noise"):
+    parts = [part for part in ("model", "noise", "text_config") if part in right]
+    for part in parts:
         for key, wrong in itertools.product(right[part], ("x", -1, 2.5, None, [], {"a": 1})):
             said = refusal(lambda: family.config(right | {part: right[part] | {key: wrong}}))  # noqa: B023
             assert said is None or (key in said and WORDS.fullmatch(said)), (key, wrong, said)
             tried += said is not None
     assert tried > 20
-    for part in ("model", "noise"):
+    for part in parts:
         assert part in (refusal(lambda: family.config(right | {part: 5})) or "")  # noqa: B023
 
 
@@ -128,8 +134,15 @@ def test_sizes_are_held_against_what_is_stored(name, tmp_path):
     sizes = [key for key in watched.asked if type(right.get(key)) is int and right[key] > 0]
     free = {"max_position_embeddings", "max_sequence_length", "model_length", "bos_token_id"}
     free |= {"eos_token_id", "pad_token_id", "mask_token_id", "vocab_size", "pretraining_tp"}
-    free |= {"rope_theta", "block_size", "n_group", "topk_group", "num_experts_per_tok"}
-    assert len(sizes) >= (1 if isinstance(right.get("model"), dict) else 4)
+    free |= {
+        "rope_theta",
+        "block_size",
+        "canvas_length",
+        "n_group",
+        "topk_group",
+        "num_experts_per_tok",
+    }
+    assert len(sizes) >= (1 if nested(right) else 4)
     for key, huge in itertools.product(sizes, HUGE):
         with_config(folder, **right | {key: huge})
         tracemalloc.start()

@@ -18,11 +18,13 @@ from sake_jax.models import ModelConfig
 from sake_jax.training.objective import loss
 
 ANCESTRAL = ("mdlm", "udlm", "sedd", "sedd_uniform", "radd")
-SAMPLERS = dict.fromkeys(ANCESTRAL, "ancestral") | dict.fromkeys(
-    ("bd3lm", "sdar", "llada2"), "block"
+SAMPLERS = (
+    dict.fromkeys(ANCESTRAL, "ancestral")
+    | dict.fromkeys(("bd3lm", "sdar", "llada2"), "block")
+    | {"diffusion_gemma": "revising"}
 )
 NEVER_PREDICT_THE_MASK = ("mdlm", "bd3lm", "sedd", "sedd_uniform", "radd")
-COUNT_TOKENS = ("dream", "gpt2", "sdar", "llada2")
+COUNT_TOKENS = ("dream", "gpt2", "sdar", "llada2", "diffusion_gemma")
 
 
 def facts(config: ModelConfig) -> tuple:

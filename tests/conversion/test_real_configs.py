@@ -5,9 +5,12 @@ Only what decides something is kept of each; names of tensors are counted.
 
 import pytest
 
+from sake_jax import Request
+from sake_jax.conversion import model_config
 from sake_jax.conversion.checkpoint import leaves
 from sake_jax.conversion.families import recognise
 from sake_jax.conversion.rules import expand
+from sake_jax.planning import Job
 
 LLADA = {
     "activation_type": "silu", "alibi": False, "architectures": ["LLaDAModelLM"],
@@ -97,6 +100,26 @@ KNOWN = {  # family, mask token, tensors, millions of parameters
     "Qwen3-0.6B": (QWEN3, "qwen3", None, 310, 596.0),
     "gpt2": (GPT2, "gpt2", None, 148, 124.4),
 }
+
+
+BY_NAME = {  # millions of parameters, of all and of those a token goes through
+    "JetLM/SDAR-1.7B-Chat": (1720.6, 1720.6),  # Qwen3's sizes
+    "JetLM/SDAR-4B-Chat": (4022.5, 4022.5),
+    "JetLM/SDAR-8B-Chat-b32": (8190.7, 8190.7),
+    "JetLM/SDAR-30B-A3B-Chat": (30_532.1, 3353.0),
+    "inclusionAI/LLaDA2.0-mini": (16_255.6, 1433.0),  # 16B, 1.4B active
+    "inclusionAI/LLaDA2.1-flash": (102_889.7, 6152.3),  # 100B, 6.1B active
+    "Efficient-Large-Model/Fast_dLLM_v2_1.5B": (1543.7, 1543.7),  # Qwen2.5's sizes
+    "Efficient-Large-Model/Fast_dLLM_v2_7B": (7615.6, 7615.6),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_models_that_are_known_by_name_have_their_size(name):
+    job = Job(model_config(name), Request(length=32))
+    millions, active = BY_NAME[name]
+    assert job.parameters / 1e6 == pytest.approx(millions, abs=0.1)
+    assert job.active_parameters / 1e6 == pytest.approx(active, abs=0.1)
 
 
 @pytest.mark.parametrize("name", KNOWN)

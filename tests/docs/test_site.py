@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from browsers import dark, needed, phone
+from browsers import dark, needed, phone, said
 from pages import ROOT
 from public_api import MODULES, public
 
@@ -76,8 +76,8 @@ def test_the_reference_reads_as_the_docstrings_do(site):
     """No sentence was taken for a type, no signature shows a function's address."""
     reference = [path.read_text() for path in site if path.parent.name == "api"]
     assert reference
-    for said in ('Type<span class="colon">', "(*args", "&lt;function"):
-        assert not [page for page in reference if said in page]
+    for ugly in ('Type<span class="colon">', "(*args", "&lt;function"):
+        assert not [page for page in reference if ugly in page]
 
 
 def test_pages_say_where_results_come_from(site):
@@ -114,7 +114,7 @@ def test_pages_fit_a_phone_and_their_consoles_are_silent(site, browser):
             if browser.execute_script("return document.documentElement.scrollWidth") > width:
                 wide.append(path.name)
     assert not wide
-    assert browser.get_log("browser") == []
+    assert said(browser) == []
 
 
 @needed

@@ -1,14 +1,17 @@
-"""Solve: settings are chosen on development problems by the rule that is told, reported on others."""
+"""Solve: settings are chosen on development problems by a rule that is told, reported on others."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 
 import sake_jax as sj
 from sake_jax.evaluate import puzzle
-from sake_jax.experiments.solve import PROMPTS, QUICK_METHODS, _scores, grid, solve
+from sake_jax.experiments.solve import PROMPTS, QUICK_METHODS, _scores, grid, solve, trained
 from sake_jax.experiments.solve_methods import BASELINE, METHODS, ORDERS
-from sake_jax.experiments.solve_report import Tested, choose, difference
+from sake_jax.experiments.solve_report import Reported, choose, difference
 from sake_jax.experiments.study import Study
+from sake_jax.training import Trainer, read
 
 
 def test_methods_have_as_many_settings_and_every_order():
@@ -52,7 +55,7 @@ def test_passes_are_over_groups_and_seeds_and_differences_by_problem(study):
     for seed, right in enumerate([[4, 0], [0, 2]]):
         add(study, BASELINE, (0, 0.3), right, split="test", seed=seed)
     cell = {"task": "countdown-3", "method": BASELINE, "order": "random", "setting": [0, 0.3]}
-    tested = Tested(study, cell, samples=4)
+    tested = Reported(study, cell, samples=4)
     np.testing.assert_allclose(tested.passes(1), [0.5, 0.25])
     np.testing.assert_allclose(tested.passes(4), [0.5, 0.5])
     assert tested.name == "T = 0.3, random"
@@ -80,10 +83,22 @@ class _Parrot:
         return ("" if answer.lower() == "yes" else "no"), answer
 
 
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder with a model for countdown-3 that has hardly learned anything."""
+    folder = tmp_path_factory.mktemp("runs")
+    recipe = read("countdown-3")
+    short = dataclasses.replace(recipe.training, steps=2, batch=4, evaluate=2, save=2)
+    trainer = Trainer(dataclasses.replace(recipe, training=short), folder / "countdown-3")
+    trainer.train()
+    trainer.publish()
+    return folder
+
+
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.slow
-def test_every_method_writes_answers(name):
-    method, lm = METHODS[name], sj.load("countdown-3")
+def test_every_method_writes_answers(name, models):
+    method, lm = METHODS[name], sj.load(trained(models, "countdown-3"))
     for order in ORDERS:
         sampler = method.sampler(lm, 8, method.settings[0], order)
         prompts = [problem.prompt for problem in puzzle("countdown-3", limit=2).problems]
@@ -92,8 +107,8 @@ def test_every_method_writes_answers(name):
 
 
 @pytest.mark.slow
-def test_a_quick_run_makes_a_table_and_figures_and_goes_on(tmp_path):
-    study = solve(tmp_path, quick=True, progress=False)
+def test_a_quick_run_makes_a_table_and_figures_and_goes_on(tmp_path, models):
+    study = solve(tmp_path, quick=True, progress=False, model=models)
     assert "claims nothing" in (tmp_path / "table.md").read_text()
     assert {path.name for path in tmp_path.glob("*.png")} == {
         "countdown-3-curves.png",
@@ -103,5 +118,12 @@ def test_a_quick_run_makes_a_table_and_figures_and_goes_on(tmp_path):
     assert len(study.rows(split="development")) == sum(
         len(grid("countdown-3", method, quick=True)) for method in QUICK_METHODS
     )
-    solve(tmp_path, quick=True, progress=False)
+    solve(tmp_path, quick=True, progress=False, model=models)
     assert (tmp_path / "results.jsonl").read_bytes() == before
+
+
+def test_a_model_that_was_not_trained_is_asked_for(tmp_path):
+    with pytest.raises(ValueError, match=r"needs a model .* sake-jax train products"):
+        trained(tmp_path, "products")
+    with pytest.raises(ValueError, match="task must be one of"):
+        solve(tmp_path, tasks="chess", progress=False)

@@ -47,10 +47,10 @@ def test_law(name, law):
 @pytest.mark.parametrize("name", [n for n, e in ENTRIES.items() if e.guidance.couples_samples])
 def test_samples_do_see_each_other_where_that_is_meant(name):
     scene = toy_params(0), toy_view(0)
-    other = scene[1].replace(tokens=scene[1].tokens.at[1].set(3))  # the second sample of a prompt
+    other = scene[1].replace(tokens=scene[1].tokens.at[0].set(3))  # the first sample of a prompt
     one, _ = outcome(ENTRIES[name].guidance, *scene)
     two, _ = outcome(ENTRIES[name].guidance, scene[0], other)
-    assert not jnp.allclose(one[0], two[0], atol=1e-3)
+    assert not jnp.allclose(one[1], two[1], atol=1e-3)
 
 
 NEUTRAL = {
@@ -63,6 +63,8 @@ NEUTRAL = {
     "sake(0, exact)": sj.sake(0.0, gradient="exact"),
     "matches(.*)": sj.matches(".*", registry.LETTERS),
     "diversity(0)": sj.diversity(sj.von_neumann, 0.0),
+    "odd(0)": sj.odd(0.0),
+    "dpp(0)": sj.dpp(0.0),
     "classifier_free(0)": sj.classifier_free(0.0),
     "classifier_free(0, posterior)": sj.classifier_free(0.0, form="posterior"),
     "adaptive_free(0)": sj.adaptive_free(0.0),

