@@ -33,6 +33,10 @@ class Chain(Guidance):
     def couples_samples(self):
         return any(part.couples_samples for part in self.parts)
 
+    @property
+    def joint(self):
+        return any(part.joint for part in self.parts)
+
     def init(self, ctx):
         return tuple(part.init(ctx) for part in self.parts)
 
@@ -56,14 +60,8 @@ class Chain(Guidance):
         return log_q
 
     def draw_jointly(self, log_q, noise, logits, state, ctx):
-        drawn = [
-            part.draw_jointly(log_q, noise, logits, now, ctx)
-            for part, now in zip(self.parts, state, strict=True)
-        ]
-        drawn = [tokens for tokens in drawn if tokens is not None]
-        rule, remedy = "one part of a chain may draw jointly", "write one expression for both"
-        require(len(drawn) < 2, rule, len(drawn), remedy)
-        return drawn[0] if drawn else None
+        ((part, own),) = [both for both in zip(self.parts, state, strict=True) if both[0].joint]
+        return part.draw_jointly(log_q, noise, logits, own, ctx)
 
     def check(self, canvas):
         for part in self.parts:
@@ -89,6 +87,9 @@ def chain(*guidances: Guidance) -> Chain:
         rule = "every part of a chain must be a Guidance"
         require(isinstance(guidance, Guidance), rule, guidance, "build it with a sake_jax builder")
         parts.extend(guidance.parts if isinstance(guidance, Chain) else [guidance])
+    forms = [part for part in parts if part.joint]
+    rule, remedy = "a chain must have at most one part that draws jointly", "make one form of both"
+    require(len(forms) < 2, rule, forms, remedy)
     return Chain(tuple(parts))
 
 
@@ -117,6 +118,10 @@ class When(Guidance):
     def couples_samples(self):
         return self.inner.couples_samples
 
+    @property
+    def joint(self):
+        return self.inner.joint
+
     def active(self, ctx: Context, rank: int = 3):
         progress = ctx.number(ctx.view.progress, rank)
         return (progress >= ctx.number(self.start, rank)) & (progress < ctx.number(self.end, rank))
@@ -138,8 +143,6 @@ class When(Guidance):
 
     def draw_jointly(self, log_q, noise, logits, state, ctx):
         drawn = self.inner.draw_jointly(log_q, noise, logits, state, ctx)
-        if drawn is None:
-            return None
         return jnp.where(self.active(ctx, 2), drawn, draw_alone(log_q, noise))
 
     def check(self, canvas):
@@ -229,9 +232,10 @@ def draw_alone(log_q: Logits, noise: Logits) -> WindowTokens:
 def draw_tokens(
     guidance: Guidance, guided: Guided, log_q: Logits, noise: Logits, ctx: Context
 ) -> WindowTokens:
-    """What is drawn from log q(x_s | x_t): jointly if a guidance does so, else each by itself."""
-    drawn = guidance.draw_jointly(log_q, noise, guided.logits, guided.state, ctx)
-    return draw_alone(log_q, noise) if drawn is None else drawn
+    """What is drawn from log q(x_s | x_t): jointly if the guidance says so, else each by itself."""
+    if not guidance.joint:
+        return draw_alone(log_q, noise)
+    return guidance.draw_jointly(log_q, noise, guided.logits, guided.state, ctx)
 
 
 def _foldable(guidance: Chain, ctx: Context) -> int:

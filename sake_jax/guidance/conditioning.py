@@ -166,7 +166,8 @@ def _reads(edges: Edges, columns: Columns, at: Array) -> Array:
 
 
 class Passes(NamedTuple):
-    """What both passes find for the W columns of a window."""
+    """What both passes find for the W columns of a window. A step's draw reads it too, the next
+    step reads nothing of it."""
 
     begin: Array
     """(B,) the state before it; the likeliest, where columns before it are open."""

@@ -11,12 +11,13 @@ from jax import Array
 
 from sake_jax.automata import byte_automaton, schema_expression, token_automaton, token_bytes
 from sake_jax.automata.tokenwise import END, SKIP
-from sake_jax.checks import require, whole
+from sake_jax.checks import require, shorten, whole
 from sake_jax.core import LOWEST, Guidance
 from sake_jax.guidance.conditioning import (
     NONE,
     Columns,
     Edges,
+    Passes,
     both_passes,
     class_sums,
     class_tops,
@@ -26,26 +27,11 @@ from sake_jax.guidance.conditioning import (
     states_before,
 )
 from sake_jax.guidance.select import first_largest
-from sake_jax.node import Node
-from sake_jax.typing import Leaf, Logits
+from sake_jax.typing import Logits
 from sake_jax.view import Canvas, View
 
 CUT = -1000.0
 """The log-probability of a token that a filter has cut, where nothing else matches."""
-
-
-class Others(Node):
-    """What a step tells of the other columns, for the draw of the same step. The next step reads
-    nothing of it."""
-
-    begin: Leaf
-    """(B,) the state before the window."""
-    after: Leaf
-    """(W, S, B) log-weight of what follows each column, by the state it begins in."""
-    weight: Leaf
-    """(W, C, B) log-weight of all other columns, by the class of this one."""
-    possible: Leaf
-    """(B,) whether any text matches."""
 
 
 class Matches(Guidance):
@@ -57,17 +43,19 @@ class Matches(Guidance):
     expression: str = struct.field(pytree_node=False)
 
     def __repr__(self) -> str:
-        return f"Matches({self.expression!r})"
+        return f"Matches({shorten(self.expression)})"
+
+    @property
+    def joint(self):
+        return True
 
     def init(self, ctx):
         view = ctx.view
         room = view.tokens.shape[1] - view.canvas.generation_start
         rule = f"the canvas must have room for a text that matches, {self.shortest} tokens or more"
         require(room >= self.shortest, rule, room, "raise length, or shorten the expression")
-        rule, remedy = "matches is for what is written once", "leave edits out"
-        require(view.closes is None, rule, "a plan that edits what is written", remedy)
         rows, width, edges = view.tokens.shape[0], view.width, self.edges
-        return Others(
+        return Passes(
             begin=jnp.zeros(rows, jnp.int32),
             after=jnp.zeros((width, edges.states, rows), jnp.float32),
             weight=jnp.zeros((width, edges.count, rows), jnp.float32),
@@ -83,7 +71,7 @@ class Matches(Guidance):
             where = f"{int(free.sum())} open columns"
             given = int(((free == 0) & (label != SKIP)).sum())
             where += f" and {given} that are given" if given else ""
-            rule = f"a text of the canvas must be able to match {self.expression!r}"
+            rule = f"a text of the canvas must be able to match {shorten(self.expression)}"
             remedy = "raise or lower length, or change the expression or what is given"
             require(self._fits(free.astype(bool), label), rule, where, remedy)
 
@@ -109,7 +97,7 @@ class Matches(Guidance):
         weights = self._window(columns, view).weights(edges.count, mass)
         first = states_before(edges, columns, start)
         last = states_after(edges, columns, start + view.width)
-        others = Others(*both_passes(edges, weights, first, last))
+        others = both_passes(edges, weights, first, last)
         told = others.weight.at[:, SKIP].set(NONE)
         top = jnp.max(told, axis=1, keepdims=True)
         told = told - jnp.where(top > NONE, top, 0)
@@ -182,7 +170,7 @@ class Matches(Guidance):
         label = jnp.where(skipped | padding, SKIP, label)
         return Columns(free, label)
 
-    def _acts(self, columns: Columns, others: Others, view: View) -> Array:
+    def _acts(self, columns: Columns, others: Passes, view: View) -> Array:
         """(B, W) where the form has a say: not where it has become impossible."""
         return self._window(columns, view).free & others.possible[:, None]
 

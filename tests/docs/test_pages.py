@@ -6,7 +6,7 @@ import pytest
 
 from pages import PAGES, ROOT, blocks, run_page, same, write_outputs
 
-SLOW = {"differ", "evaluate", "pod", "train", "view"}
+SLOW = {"differ", "evaluate", "match", "pod", "train", "view"}
 """Pages with programs that no other page has."""
 RUN = [
     pytest.param(page, marks=pytest.mark.slow if page.stem in SLOW else (), id=page.stem)

@@ -163,7 +163,7 @@ def test_joint_draws_follow_the_joint_distribution(scene):
 
 
 def test_columns_that_are_open_before_the_window_leave_a_text_that_matches():
-    """The likeliest of the states they may lead to is taken: no plan of ours leaves columns open."""
+    """The likeliest state they may lead to is taken; no plan of ours leaves columns open."""
     expression, row, start, window = SCENES["open before and after the window"]
     guidance = sj.matches(expression, TOKENS, ends=[END])
     view = view_of([row] * 200, start=start, window=window)

@@ -177,23 +177,36 @@ def test_places_where_a_form_is_refused(lm):
         sj.matches("a", ["a", None], ends=[2])
     with pytest.raises(ValueError, match="must match some text of the tokens"):
         sj.matches("b", ["a", None])
+    with pytest.raises(ValueError, match=r"at most one part that draws jointly, got .*; make one"):
+        sj.chain(form, sj.when(form))
+    with pytest.raises(ValueError, match=r"capped must not hold a form, got .*; chain the form"):
+        sj.capped(sj.chain(form, sj.sake(1.0)), 0.1)
+    with pytest.raises(ValueError, match="a form needs noise for its own draw"):
+        sj.masked(denoiser, length=4, guidance=form, noise=sj.systematic())
     key, params = jax.random.key(0), sj.testing.toy_params(0)
     canvas = sj.canvas([[1]], 4, mask_id=16)
-    twice = sj.masked(denoiser, length=4, guidance=sj.chain(form, form))
-    with pytest.raises(ValueError, match="one part of a chain may draw jointly, got 2"):
-        sj.run(twice, params, key, canvas)
     larger = sj.masked(denoiser, length=4, guidance=sj.matches("a*", ["a"] * 18))
     with pytest.raises(ValueError, match="tokenizer must be the model's"):
         sj.run(larger, params, key, canvas)
-    edits = sj.sampler(
-        denoiser,
-        sj.blocks(4, 4, edits=2),
-        process=sj.editing_process(),
-        reveal=sj.reveal.editing(sj.reveal.confidence, 0.9),
-        guidance=form,
-    )
-    with pytest.raises(ValueError, match=r"what is written once, got .*; leave edits out"):
-        sj.run(edits, params, key, canvas)
+
+
+REVISING = {
+    "edits": {"process": sj.editing_process(), "plan": sj.blocks(4, 4, edits=2)},
+    "edits without an end": {"process": sj.editing_process(), "plan": sj.blocks(4, 4)},
+    "new noise": {"process": sj.renoising(), "plan": sj.blocks(4, 4, edits=0)},
+    "some of the draws": {
+        "process": sj.uniform(),
+        "plan": sj.descent(4, 4, final="none"),
+        "reveal": sj.reveal.threshold(0.5),
+    },
+}
+
+
+@pytest.mark.parametrize("name", REVISING)
+def test_processes_under_which_a_form_would_break(name):
+    form = sj.matches("a*", ["a", None])
+    with pytest.raises(ValueError, match=r"a form needs a process that leaves .*; use masked"):
+        sj.sampler(sj.testing.ToyDenoiser(), guidance=form, **REVISING[name])
 
 
 def test_any_text_is_no_constraint():
@@ -238,6 +251,38 @@ def test_a_switched_form_acts_while_it_is_on():
     assert not bool(jnp.all(off.tokens[:, 2:] < 3))
     alone, _ = sj.run(sampler, *args)
     assert jnp.array_equal(off.tokens, alone.tokens)
+
+
+def test_in_a_loop_of_your_own():
+    """Marginals from bare arrays: a token of each row at a time, at any place."""
+    form = sj.matches("(?:ab|ba)*c", [*"abcdefghijklmnop", None])
+    denoiser, params, given = sj.testing.ToyDenoiser(), sj.testing.toy_params(0), 2
+    canvas = sj.canvas([[5, 6]], 7, mask_id=16, samples=16)
+
+    @jax.jit
+    def write(tokens, is_open, key):
+        view = sj.testing.toy_view(0).replace(canvas=canvas.replace(tokens=tokens, open=is_open))
+        logits, _ = sj.guided_logits(
+            form,
+            tokens=tokens,
+            features=denoiser.read(params, view, None)[0],
+            head=lambda rows: denoiser.head(params, rows),
+            tables=denoiser.tables(params),
+            open=is_open,
+            prompt=canvas.prompt,
+        )
+        draw, place = jax.random.split(key)
+        drawn = jax.random.categorical(draw, logits).astype(tokens.dtype)
+        chosen = jnp.argmax(jnp.where(is_open, jax.random.uniform(place, is_open.shape), -1), 1)
+        here = jnp.arange(tokens.shape[1])[None] == chosen[:, None]
+        return jnp.where(here, drawn, tokens), is_open & ~here
+
+    tokens, is_open = canvas.tokens, canvas.open
+    for key in jax.random.split(jax.random.key(0), 7):
+        tokens, is_open = write(tokens, is_open, key)
+    texts = {"".join(chr(97 + i) for i in row) for row in tokens[:, given:].tolist()}
+    assert len(texts) > 1
+    assert all(re.fullmatch(form.expression, text) for text in texts)
 
 
 def test_from_the_command_line(tmp_path):
