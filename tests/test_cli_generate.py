@@ -205,7 +205,7 @@ def test_help_shows_examples():
     code, output = run("--help")
     assert code == 0
     shown = " ".join(output.split())
-    examples = ('"once upon a time"', '"a child." --match', '--infill "the ____ dog')
+    examples = ('"once upon a time"', '"the dog" --match', '--infill "the ____ dog')
     assert all(f"sake-jax generate {example}" in shown for example in examples)
 
 

@@ -51,7 +51,6 @@ class _Builder:
         self.steps: list[list[int]] = []
 
     def state(self) -> int:
-        require(len(self.arcs) < 3 * MOST, TOO_LARGE.format(MOST), "more", SMALLER)
         self.arcs.append([])
         self.steps.append([])
         return len(self.arcs) - 1
@@ -112,12 +111,24 @@ def byte_automaton(expression: str) -> ByteAutomaton:
     >>> [found.matches(text) for text in ("nana", "na", "é", "")]
     [True, False, True, False]
     """
+    tree = parse_expression(expression)
+    # Several states of the builder become one: it may have more, within reason.
+    require(_size(tree) < 3 * MOST, TOO_LARGE.format(MOST), "many more", SMALLER)
     builder = _Builder()
     start = builder.state()
-    final = builder.add(parse_expression(expression), start)
+    final = builder.add(tree, start)
     byte_class = _byte_classes(builder)
     table, accepts = _determinize(builder, start, final, byte_class)
     return _smallest(table, byte_class, accepts)
+
+
+def _size(node: Any) -> int:
+    """About how many states the builder makes for a tree, before it makes them."""
+    if isinstance(node, Characters):
+        return 1
+    if isinstance(node, Repeat):
+        return (node.least + 1 if node.most is None else node.most) * _size(node.part) + 1
+    return sum(map(_size, node.parts)) + 1
 
 
 def _byte_classes(builder: _Builder) -> np.ndarray:

@@ -37,7 +37,7 @@ sake-jax generate "the dog" --guidance sake --strength 1 --temperature 0.7 --com
 
 sake-jax generate --file prompts.txt --json > out.json
 
-sake-jax generate "a child." --match "[a-z]+ is [1-9] years old\." --length 16
+sake-jax generate "the dog" --match " [a-z]{3,8} in the [a-z]{3,8}\." --length 8
 
 sake-jax generate --infill "the ____ dog ____ in the ____."
 

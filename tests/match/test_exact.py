@@ -10,6 +10,7 @@ import pytest
 
 import sake_jax as sj
 from sake_jax.guidance.compose import chain, draw_tokens, guide, last_word
+from tiers import few_quick
 
 TOKENS = ["a", "b", "ab", "ba", "c", None]
 """The toy vocabulary: five texts and an end token. The mask comes after them."""
@@ -120,18 +121,18 @@ def drawn_by(guidance, view, logits, key):
 
 M = MASK
 SCENES = {
-    "all open": (r"(ab|c)*", [M, M, M, M], 0, 4),
-    "empty text": (r"", [M, M, M, M], 0, 4),
     "some written": (r"a*b(c|a)*", [M, 1, M, M], 0, 4),
-    "two ways to write it": (r"abab|cc", [M, M, M, M], 0, 4),
+    "all open": (r"(ab|c)*", [M, M, M, M], 0, 4),
     "the window begins later": (r"(ab|ba)*c?", [2, M, M, M], 1, 3),
     "open before and after the window": (r"(abc)*", [M, M, M, M], 1, 2),
+    "empty text": (r"", [M, M, M, M], 0, 4),
+    "two ways to write it": (r"abab|cc", [M, M, M, M], 0, 4),
     "exact length": (r"(?:[abc]{2}){2}", [M, M, M, M], 0, 4),
     "ended": (r"a?b?c?", [0, M, 5, M], 0, 4),
 }
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("scene", few_quick(SCENES, 4))
 def test_marginals_are_those_of_all_texts_that_match(scene):
     expression, row, start, window = SCENES[scene]
     guidance = sj.matches(expression, TOKENS, ends=[END])
@@ -143,7 +144,7 @@ def test_marginals_are_those_of_all_texts_that_match(scene):
     np.testing.assert_allclose(found[free], wanted[free], atol=2e-6)
 
 
-@pytest.mark.parametrize("scene", [name for name in SCENES if "before" not in name])
+@pytest.mark.parametrize("scene", few_quick([s for s in SCENES if "before" not in s], 2))
 def test_joint_draws_follow_the_joint_distribution(scene):
     """40,000 rows of the same logits, with noise of one seed; 5 standard deviations."""
     expression, row, start, window = SCENES[scene]
@@ -162,6 +163,7 @@ def test_joint_draws_follow_the_joint_distribution(scene):
         assert abs(counts[ids] / rows - p) <= 5 * np.sqrt(p * (1 - p) / rows) + 1 / rows, ids
 
 
+@pytest.mark.slow
 def test_columns_that_are_open_before_the_window_leave_a_text_that_matches():
     """The likeliest state they may lead to is taken; no plan of ours leaves columns open."""
     expression, row, start, window = SCENES["open before and after the window"]
@@ -182,6 +184,7 @@ def test_an_unlikely_text_is_still_there():
     np.testing.assert_allclose(found[1::2, :2], 0.5, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_where_filters_leave_nothing_the_rest_is_drawn_from_what_they_were_given():
     """Before the form, what they cut counts alike; after it, the marginals are what counts."""
     view = view_of([[M] * 3] * 20_000)
@@ -200,11 +203,16 @@ def test_greedy_is_the_likeliest_column_by_column():
     view = view_of([row])
     logits = logits_of(view, seed=5)
     guidance = sj.matches("(ab|c|ba)*", TOKENS, ends=[END])
-    ctx = context(view, logits)
-    composed = chain(guidance)
-    guided = guide(composed, composed.init(ctx), ctx)
-    cold = sj.temperature(0.0).apply(guided.logits, None, (), ctx)[0]
-    drawn = draw_tokens(composed, guided, cold, jnp.zeros_like(cold), ctx)[0].tolist()
+
+    @jax.jit
+    def draw_greedily(view, logits):
+        ctx = context(view, logits)
+        composed = chain(guidance)
+        guided = guide(composed, composed.init(ctx), ctx)
+        cold = sj.temperature(0.0).apply(guided.logits, None, (), ctx)[0]
+        return draw_tokens(composed, guided, cold, jnp.zeros_like(cold), ctx)
+
+    drawn = draw_greedily(view, logits)[0].tolist()
     texts = enumerate_texts("(ab|c|ba)*", row, logits[0], 0, 3)
     assert tuple(drawn) in texts
     assert drawn[0] == int(np.argmax(marginals(texts, 3)[0]))

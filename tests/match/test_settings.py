@@ -21,7 +21,7 @@ def test_packed_arrays_come_back(dtype):
 
 
 def test_a_form_comes_back():
-    form = sj.matches("[a-z ]{1,3000}", [*(bytes([b]) for b in range(256)), b"the ", b"dog", None])
+    form = sj.matches("a{1,800}", ["a" * length for length in range(1, 17)])
     described = describe_settings(form)
     assert "packed" in described["fields"]["edges"]["fields"]["label"]
     back = rebuild(json.loads(json.dumps(described)))
