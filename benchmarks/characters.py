@@ -1,6 +1,6 @@
 """Ten different valid JSON characters: what guidance does to diversity inside a form.
 
-The built-in model writes children of small stories as JSON, held to a JSON Schema. Without the
+The built-in model writes characters of small stories as JSON, held to a JSON Schema. Without the
 form, what it writes after the same prompt is never JSON. Means over seeds, of ten texts each, with
 the standard deviation between seeds.
 
@@ -18,18 +18,20 @@ import numpy as np
 import sake_jax as sj
 from sake_jax.metrics import distinct
 
+VALUES = {
+    "name": "tim lily ben sue tom mia max anna jack lucy sam amy ella leo bob sara",
+    "kind": "girl boy dog cat bird bear bunny frog fish mouse duck fox bee pig lion owl",
+    "mood": "happy sad brave kind shy funny angry scared proud tired gentle silly wise lonely",
+    "likes": "cake books music trees flowers toys balls rain snow stories apples boats games",
+}
 SCHEMA = {
     "type": "object",
-    "properties": {
-        "name": {"type": "string", "pattern": "^[a-z]{2,9}$"},
-        "age": {"type": "integer", "minimum": 1, "maximum": 12},
-        "likes": {"type": "string", "pattern": "^[a-z]{2,9}(?: [a-z]{2,9}){0,2}$"},
-        "pet": {"type": "string", "pattern": "^[a-z]{3,9}$"},
-    },
-    "required": ["name", "age", "likes", "pet"],
+    "properties": {name: {"enum": words.split()} for name, words in VALUES.items()}
+    | {"age": {"type": "integer", "minimum": 1, "maximum": 12}},
+    "required": [*VALUES, "age"],
 }
-PROMPT = "there was a little child. the child had a name, and liked to play."
-LENGTH, SAMPLES = 48, 10
+PROMPT = "once upon a time, there was a little one who had a friend."
+LENGTH, SAMPLES = 64, 10
 
 
 class Measured(NamedTuple):
@@ -41,6 +43,8 @@ class Measured(NamedTuple):
     """Distinct-2 of the values' words, of a text that is no character of all words."""
     names: int
     """Different names among the valid ones."""
+    characters: int
+    """Different characters among them: any value differs."""
     texts: list[str]
 
 
@@ -74,7 +78,8 @@ def measure(
     words = [words_of(*both) for both in zip(out.texts[0], found, strict=True)]
     valid = [character for character in found if character]
     names = len({character["name"] for character in valid})
-    return Measured(len(valid) / SAMPLES, distinct(words), names, out.texts[0])
+    each = len({json.dumps(character) for character in valid})
+    return Measured(len(valid) / SAMPLES, distinct(words), names, each, out.texts[0])
 
 
 def main() -> None:
@@ -84,14 +89,14 @@ def main() -> None:
     options = parser.parse_args()
     lm = sj.load("tinystories")
     form = sj.matches(SCHEMA, lm.tokenizer)
-    print(f"| of {SAMPLES} texts | valid | distinct-2 of the values | different names |")
-    print("|---|---|---|---|")
+    print(f"| of {SAMPLES} texts | valid | distinct-2 of the values | names | characters |")
+    print("|---|---|---|---|---|")
     for name, guidance in guidances(form, options.strength).items():
         runs = [measure(lm, guidance, form.expression, seed) for seed in range(options.seeds)]
-        pairs, names = (np.array([run[at] for run in runs]) for at in (1, 2))
-        shown = f"{names.mean():.1f} ± {names.std():.1f}" if names.any() else ""
-        valid = np.mean([run.valid for run in runs])
-        print(f"| {name} | {valid:.0%} | {pairs.mean():.3f} ± {pairs.std():.3f} | {shown} |")
+        valid, pairs, names, each = (np.array([run[at] for run in runs]) for at in range(4))
+        cells = [name, f"{valid.mean():.0%}", f"{pairs.mean():.3f} ± {pairs.std():.3f}"]
+        cells += [f"{n.mean():.1f} ± {n.std():.1f}" if valid.any() else "" for n in (names, each)]
+        print(f"| {' | '.join(cells)} |", flush=True)
     print("\nThree of the last row:\n")
     print("\n".join(["```text", *runs[0].texts[:3], "```"]))
 

@@ -44,7 +44,9 @@ def rename_params(guidance, new_id):
 
 def rename_classes(guidance, new_id):
     edges = guidance.edges
-    return guidance.replace(edges=edges.replace(classes=edges.classes[jnp.argsort(new_id)]))
+    members = jnp.where(edges.members < 0, -1, jnp.asarray(new_id)[edges.members])
+    changes = {"classes": edges.classes[jnp.argsort(new_id)], "members": members}
+    return guidance.replace(edges=edges.replace(**changes))
 
 
 LETTERS = [*"abcdefghijklmnop", None]

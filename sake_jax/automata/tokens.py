@@ -32,7 +32,7 @@ def token_bytes(tokenizer: Any) -> list[bytes | None]:
     require(
         tokenizer is not None, rule, None, "pass lm.tokenizer, or a list with each token's text"
     )
-    if isinstance(tokenizer, Sequence) and not isinstance(tokenizer, str | bytes):
+    if isinstance(tokenizer, list | tuple):
         right = all(token is None or isinstance(token, str | bytes) for token in tokenizer)
         require(right, "tokens must be str, bytes or None", tokenizer, "name each token's text")
         return [token.encode() if isinstance(token, str) else token for token in tokenizer]
@@ -47,8 +47,10 @@ def token_bytes(tokenizer: Any) -> list[bytes | None]:
     found: list[bytes | None] = []
     for at, name in enumerate(names):
         plain = at in added and at not in special  # an added token stands for its own name
-        text = name is not None and at not in special
-        found.append((name.encode() if plain else decode(name)) if text else None)
+        if name is None or at in special:
+            found.append(None)
+        else:
+            found.append(name.encode() if plain else decode(name))
     _hold_to_tokenizer(tokenizer, found, remedy)
     return found
 

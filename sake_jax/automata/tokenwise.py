@@ -13,6 +13,8 @@ END, SKIP, DEAD = 0, 1, 2
 text, and leaves the state as it is; and text that nothing matches."""
 CLASSES = 3
 MOST_EDGES = 20_000_000
+ROW = 128
+"""Tokens of one class that are summed at once, at most."""
 
 
 class TokenAutomaton(NamedTuple):
@@ -24,6 +26,10 @@ class TokenAutomaton(NamedTuple):
 
     classes: np.ndarray
     """(V,) the class of each token."""
+    members: np.ndarray
+    """(N, R) the tokens that some text may have, in rows of one class; -1 where none is left."""
+    member_class: np.ndarray
+    """(N,) the class of each such row."""
     first: np.ndarray
     """(S + 1,) where the edges of each state begin, and the last ones end."""
     source: np.ndarray
@@ -88,10 +94,21 @@ def token_automaton(
     edges = np.concatenate([edges, [every, np.full_like(every, SKIP), every]], axis=1)
     edges = edges[:, np.lexsort((edges[1], edges[0]))].astype(np.int32)
     first = np.searchsorted(edges[0], np.arange(len(accepts) + 1)).astype(np.int32)
-    degree = int(np.diff(first).max())
-    count = CLASSES + len(alive)
-    arrays = (classes.astype(np.int32), first, *edges, accepts, distance)
-    return TokenAutomaton(*arrays, count, degree, len(ends) > 0)
+    members, member_class = _members(classes)
+    return TokenAutomaton(
+        classes=classes.astype(np.int32),
+        members=members,
+        member_class=member_class,
+        first=first,
+        source=edges[0],
+        label=edges[1],
+        target=edges[2],
+        accepts=accepts,
+        distance=distance,
+        count=CLASSES + len(alive),
+        degree=int(np.diff(first).max()),
+        padded=len(ends) > 0,
+    )
 
 
 def _token_functions(
@@ -147,6 +164,19 @@ def _merge(functions: np.ndarray, kinds: np.ndarray) -> tuple[np.ndarray, np.nda
     leads = (unique >= 0).any(axis=1)
     number = np.where(leads, np.cumsum(leads) - 1, -1)
     return unique[leads], number[inverse.reshape(-1)[kinds]]
+
+
+def _members(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens of each class that leads somewhere, in rows of equal length, and their classes."""
+    used = np.setdiff1d(classes, (SKIP, DEAD))
+    each = [np.flatnonzero(classes == own) for own in used]
+    width = min(ROW, max(map(len, each)))
+    rows = [
+        np.pad(tokens, (0, -len(tokens) % width), constant_values=-1).reshape(-1, width)
+        for tokens in each
+    ]
+    row_class = np.repeat(used, [len(part) for part in rows])
+    return np.concatenate(rows).astype(np.int32), row_class.astype(np.int32)
 
 
 def _distances(edges: np.ndarray, accepts: np.ndarray) -> np.ndarray:

@@ -28,6 +28,8 @@ class Edges(Node):
     """A `TokenAutomaton` as arrays; see there."""
 
     classes: Leaf
+    members: Leaf
+    member_class: Leaf
     first: Leaf
     source: Leaf
     label: Leaf
@@ -57,22 +59,25 @@ def log_sums(values: Array, segments: Array, count: int) -> Array:
     return base + jnp.log(jax.ops.segment_sum(jnp.exp(values - base[segments]), segments, count))
 
 
-def _by_class(values: Logits, classes: Array, count: int, combine) -> Array:
-    """(W, C, B) from (B, W, V): what `combine` makes of the tokens of each class."""
-    rows, width, size = values.shape
-    flat = jnp.transpose(values, (2, 1, 0)).reshape(size, width * rows)
-    combined = combine(flat, classes, count).reshape(count, width, rows)
-    return jnp.transpose(combined, (1, 0, 2))
+def _by_class(values: Logits, edges: Edges, within, across) -> Array:
+    """(W, C, B) from (B, W, V): what is made of the tokens of each class. First `within` rows of
+    tokens, then `across` the few rows: sums over the vocabulary by index would be far slower."""
+    rows, width, _ = values.shape
+    taken = values[:, :, jnp.maximum(edges.members, 0)]
+    parts = within(jnp.where(edges.members[None, None] < 0, NONE, taken), axis=-1)  # (B, W, N)
+    flat = jnp.transpose(parts, (2, 1, 0)).reshape(-1, width * rows)
+    combined = across(flat, edges.member_class, edges.count)
+    return jnp.transpose(combined.reshape(edges.count, width, rows), (1, 0, 2))
 
 
 def class_sums(values: Logits, edges: Edges) -> Array:
-    """(W, C, B) the log-probability of each class of tokens."""
-    return _by_class(values, edges.classes, edges.count, log_sums)
+    """(W, C, B) the log-probability of each class of tokens; -inf for what leads nowhere."""
+    return _by_class(values, edges, jax.nn.logsumexp, log_sums)
 
 
 def class_tops(values: Logits, edges: Edges) -> Array:
     """(W, C, B) the largest value of each class of tokens."""
-    return _by_class(values, edges.classes, edges.count, jax.ops.segment_max)
+    return _by_class(values, edges, jnp.max, jax.ops.segment_max)
 
 
 def of_tokens(by_class: Array, edges: Edges) -> Logits:

@@ -72,6 +72,7 @@ class Matches(Guidance):
             given = int(((free == 0) & (label != SKIP)).sum())
             where += f" and {given} that are given" if given else ""
             rule = f"a text of the canvas must be able to match {shorten(self.expression)}"
+            rule += f" ({self.shortest} tokens or more)"
             remedy = "raise or lower length, or change the expression or what is given"
             require(self._fits(free.astype(bool), label), rule, where, remedy)
 
@@ -221,6 +222,6 @@ def matches(
         ends = [] if own is None else [own]
     ends = [whole("an end token", end, at_least=0, at_most=len(tokens) - 1) for end in ends]
     made = token_automaton(byte_automaton(expression), tokens, ends)
-    arrays = [jnp.asarray(part) for part in made[:7]]
-    edges = Edges(*arrays, made.count, made.degree, made.padded)
-    return Matches(edges, made.shortest, expression)
+    arrays = {name: part for name, part in made._asdict().items() if isinstance(part, np.ndarray)}
+    sizes = {"count": made.count, "degree": made.degree, "padded": made.padded}
+    return Matches(Edges(**jax.tree.map(jnp.asarray, arrays), **sizes), made.shortest, expression)

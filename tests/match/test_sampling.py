@@ -82,12 +82,13 @@ OTHERS = [
 ]
 CASES = [
     *(pytest.param(*case, 8, id=f"{case[0]}-{case[1]}-few") for case in QUICK),
-    *(pytest.param(*case, 160, marks=pytest.mark.slow) for case in OTHERS),
+    *(pytest.param(*case, 320, marks=pytest.mark.slow) for case in OTHERS),
 ]
 
 
 @pytest.mark.parametrize(("variant", "name", "rows"), CASES)
 def test_every_text_of_the_toy_matches(variant, name, rows):
+    """34 forms, 320 texts of each when all are run: more than 10,000."""
     texts = toy_texts(FORMS[name], variant, rows, given=[3, 4])
     assert len(texts) == rows
     wrong = [text for text in texts if not is_valid(FORMS[name], text)]
@@ -102,17 +103,21 @@ def lm():
 BUILT_IN = {name: make for name, make in VARIANTS.items() if name != "uniform"}
 
 
+KNOWN = ["a date", "words", "a sentence", "friends", "a choice", "unicode words", "a list"]
+KNOWN += [name for name in FORMS if "json" in name]
+"""At least one form for each variant."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", KNOWN)
 def test_every_text_of_the_built_in_model_matches(lm, name):
-    """With the texts of the toy above, 10,000 and more."""
-    form, at = FORMS[name], list(FORMS).index(name)
+    form, at = FORMS[name], KNOWN.index(name)
     guidance = sj.matches(form, lm.tokenizer)
     sampler = list(BUILT_IN.values())[at % len(BUILT_IN)](lm, guidance, LENGTH)
     key, prompts = jax.random.key(at), ["", "once upon a time"]
-    out = sj.generate(lm, sampler, prompts, samples=80, batch=160, key=key)
+    out = sj.generate(lm, sampler, prompts, samples=40, batch=80, key=key)
     texts = [text for group in out.texts for text in group]
-    assert len(texts) == 160
+    assert len(texts) == 80
     assert not [text for text in texts if not is_valid(form, text)]
 
 
@@ -146,7 +151,8 @@ def test_what_is_given_must_fit(lm):
     sampler = sj.masked(lm, length=8, guidance=guidance)
     given = "the<|mask|><|mask|>"
     with pytest.raises(
-        ValueError, match=r"must be able to match 'a.*, got '2 open columns and 1 th"
+        ValueError,
+        match=r"must be able to match 'a.* \(1 tokens or more\), got '2 open columns and 1 th",
     ):
         sj.generate(lm, sampler, [given], key=jax.random.key(0), infill=True)
 

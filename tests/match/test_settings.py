@@ -26,7 +26,17 @@ def test_a_form_comes_back():
     assert "packed" in described["fields"]["edges"]["fields"]["label"]
     back = rebuild(json.loads(json.dumps(described)))
     assert back.expression == form.expression
-    for name in ("classes", "first", "source", "label", "target", "accepts", "distance"):
+    for name in (
+        "classes",
+        "members",
+        "member_class",
+        "first",
+        "source",
+        "label",
+        "target",
+        "accepts",
+        "distance",
+    ):
         assert jnp.array_equal(getattr(back.edges, name), getattr(form.edges, name))
 
 
