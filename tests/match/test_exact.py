@@ -132,7 +132,7 @@ SCENES = {
 }
 
 
-@pytest.mark.parametrize("scene", few_quick(SCENES, 4))
+@pytest.mark.parametrize("scene", few_quick(SCENES, 3))
 def test_marginals_are_those_of_all_texts_that_match(scene):
     expression, row, start, window = SCENES[scene]
     guidance = sj.matches(expression, TOKENS, ends=[END])
@@ -144,11 +144,11 @@ def test_marginals_are_those_of_all_texts_that_match(scene):
     np.testing.assert_allclose(found[free], wanted[free], atol=2e-6)
 
 
-@pytest.mark.parametrize("scene", few_quick([s for s in SCENES if "before" not in s], 2))
+@pytest.mark.parametrize("scene", few_quick([s for s in SCENES if "before" not in s], 1))
 def test_joint_draws_follow_the_joint_distribution(scene):
-    """40,000 rows of the same logits, with noise of one seed; 5 standard deviations."""
+    """20,000 rows of the same logits, with noise of one seed; 5 standard deviations."""
     expression, row, start, window = SCENES[scene]
-    guidance, rows = sj.matches(expression, TOKENS, ends=[END]), 40_000
+    guidance, rows = sj.matches(expression, TOKENS, ends=[END]), 20_000
     view = view_of([row], start=start, window=window)
     logits = logits_of(view)
     texts = enumerate_texts(expression, row, logits[0], start, window)
