@@ -40,6 +40,7 @@ def token_bytes(tokenizer: Any) -> list[bytes | None]:
     remedy = "pass a list with the text of each token"
     rule = "the tokenizer must be a fast one of transformers"
     require(backend is not None, rule, type(tokenizer).__name__, remedy)
+    assert backend is not None
     decode = _decoder(json.loads(backend.to_str()).get("decoder") or {}, remedy)
     added = tokenizer.added_tokens_decoder
     special = {at for at, token in added.items() if token.special} | set(tokenizer.all_special_ids)
