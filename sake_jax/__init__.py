@@ -30,6 +30,7 @@ from sake_jax.guidance import forbid as forbid
 from sake_jax.guidance import guided_logits as guided_logits
 from sake_jax.guidance import identity as identity
 from sake_jax.guidance import log_determinant as log_determinant
+from sake_jax.guidance import matches as matches
 from sake_jax.guidance import min_p as min_p
 from sake_jax.guidance import odd as odd
 from sake_jax.guidance import paper_sake as paper_sake

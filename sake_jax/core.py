@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import jax.numpy as jnp
 from jax import Array
 
 from sake_jax.node import Node
@@ -201,6 +202,11 @@ class Guidance(Node):
         it is never guessed."""
         return False
 
+    @property
+    def joint(self) -> bool:
+        """Whether the window's tokens depend on each other, so that `draw_jointly` draws them."""
+        return False
+
     def init(self, ctx: Context) -> GuidanceState:
         """The state before the first step; `ctx.features` are zeros here."""
         return ()
@@ -226,6 +232,17 @@ class Guidance(Node):
     ) -> Logits:
         """A last word on log q(x_s | x_t), for guidances defined there."""
         return log_q
+
+    def draw_jointly(
+        self, log_q: Logits, noise: Logits, logits: Logits, state: GuidanceState, ctx: Context
+    ) -> WindowTokens:
+        """Tokens for the window, drawn together with this Gumbel noise, if the guidance is `joint`.
+        Any of them may be kept, and the others be drawn again."""
+        return jnp.argmax(log_q + noise, axis=-1)
+
+    def check(self, canvas: Canvas) -> None:
+        """Raises an error where a run on this canvas cannot do what the guidance promises. Called
+        by `generate` before a batch, outside of compiled code."""
 
 
 @runtime_checkable

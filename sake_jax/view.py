@@ -47,6 +47,8 @@ class Canvas(Node):
     """The first column that is written; prompts stand before it."""
     samples: int = struct.field(pytree_node=False, default=1)
     """M: rows of one prompt stand together in runs of M."""
+    infill: bool = struct.field(pytree_node=False, default=False)
+    """Whether what is given is a part of the text that is written."""
 
 
 class Reread(Node):

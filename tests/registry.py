@@ -42,6 +42,15 @@ def rename_params(guidance, new_id):
     return guidance.replace(params=guidance.params[order])
 
 
+def rename_classes(guidance, new_id):
+    edges = guidance.edges
+    members = jnp.where(edges.members < 0, -1, jnp.asarray(new_id)[edges.members])
+    changes = {"classes": edges.classes[jnp.argsort(new_id)], "members": members}
+    return guidance.replace(edges=edges.replace(**changes))
+
+
+LETTERS = [*"abcdefghijklmnop", None]
+"""A text for each token of the toy vocabulary; the last is the mask."""
 WEIGHTS = jnp.linspace(-2.0, 2.0, 17)
 
 ENTRIES: dict[str, Entry] = {
@@ -61,6 +70,10 @@ ENTRIES: dict[str, Entry] = {
     "top_p": Entry("top_p", sj.top_p(0.8)),
     "min_p": Entry("min_p", sj.min_p(0.1)),
     "forbid": Entry("forbid", sj.forbid([2, 5]), permute=rename_ids),
+    "matches": Entry("matches", sj.matches("[a-p]*[a-d]", LETTERS), permute=rename_classes),
+    "matches, ends": Entry(
+        "matches", sj.matches("[a-o]*", LETTERS, ends=[15]), permute=rename_classes
+    ),
     "transform": Entry("transform", sj.transform(softcap, 5.0)),
     "classifier_free": Entry("classifier_free", sj.classifier_free(1.5)),
     "classifier_free, label": Entry("classifier_free", sj.classifier_free(0.5, sj.with_label(3))),

@@ -163,3 +163,28 @@ def test_samplers_are_measured():
     assert done.returncode == 0, done.stderr
     assert "| ours, dual cache |" in done.stdout
     assert "### Guidance" in done.stdout
+
+
+@pytest.mark.slow
+def test_forms_are_timed():
+    done = subprocess.run(
+        [sys.executable, FOLDER / "match.py", "--quick"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| a date |") == 2
+
+
+@pytest.mark.slow
+def test_characters_are_valid_json():
+    characters = load("characters")
+    lm = sj.load("tinystories")
+    form = sj.matches(characters.SCHEMA, lm.tokenizer)
+    rows = characters.guidances(form, 2.0)
+    found = {
+        name: characters.measure(lm, rows[name], form.expression, seed=0, steps=12)
+        for name in ("no form", "spread + the form")
+    }
+    assert found["no form"].valid == 0
+    assert found["spread + the form"].valid == 1
+    assert found["spread + the form"].names > 1
+    assert 0 < found["spread + the form"].pairs <= 1

@@ -20,6 +20,7 @@ from sake_jax.cli.compare import ENOUGH, compare_scores, score_pairs, typical_pa
 from sake_jax.cli.generate import prepare_prompts
 from sake_jax.cli.options import RunOptions
 from sake_jax.cli.screen import NOISE, Screen
+from sake_jax.generation import gap_prompts
 from sake_jax.samplers import Request
 
 SMALL = ("--length", "8", "--samples", "2")
@@ -197,6 +198,28 @@ def test_a_stop_string_ends_a_text():
     assert all("," not in text for text in texts["texts"][0])
 
 
+def test_gaps_are_filled_in(lm):
+    (found,) = machine("the __ dog _.", "--infill", *SMALL).values()
+    assert found["prompts"] == ["the __ dog _."]
+    assert all(re.fullmatch(r"the.+ dog.+\.", text) for text in found["texts"][0])
+    code, output = run("the __ dog _.", "--infill", *SMALL)
+    assert code == 0, output
+    assert all(text in " ".join(output.split()) for text in found["texts"][0])
+    assert "_" not in output
+    hidden, read = (gap_prompts(lm, ["<|endoftext|>_"], special_tokens=on) for on in (False, True))
+    assert read == [[0, 0, lm.config.mask_id]]
+    assert len(hidden[0]) > 3
+    maskless = dataclasses.replace(lm, config=dataclasses.replace(lm.config, mask_id=None))
+    assert gap_prompts(maskless, ["_"]) == [[0, -1]]
+
+
+def test_a_form_and_what_is_given():
+    (found,) = machine(
+        "the _ and the _.", "--infill", "--match", r"the [a-z]+ and the [a-z]+\.", *SMALL
+    ).values()
+    assert all(re.fullmatch(r"the [a-z]+ and the [a-z]+\.", text) for text in found["texts"][0])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -227,6 +250,10 @@ def test_a_stop_string_ends_a_text():
         (["x", "--sampler", "block"], "block needs a model of block diffusion"),
         (["x", "--compare", "--judge", "tinystories"], "must be a causal model"),
         (["x", "--mesh", "8"], "mesh must name axes"),
+        (["x", "--infill"], "prompt 0 must have a gap to write, got 'x'; mark each"),
+        (["x __", "--infill", "--chat"], "--infill is for texts, not for chats"),
+        (["x __", "--infill", "--stop", "."], "stop is for writing after a prompt"),
+        (["x __ " * 9, "--infill", "--length", "8"], "must fit into length, 8 columns"),
     ],
 )
 def test_bad_requests(arguments, message):
@@ -244,7 +271,9 @@ def test_no_prompt_at_all():
 def test_help_shows_examples():
     code, output = run("--help")
     assert code == 0
-    assert 'sake-jax generate "once upon a time"' in " ".join(output.split())
+    shown = " ".join(output.split())
+    examples = ('"once upon a time"', '"the dog" --match', '--infill "the ____ dog')
+    assert all(f"sake-jax generate {example}" in shown for example in examples)
 
 
 def request(**changes):

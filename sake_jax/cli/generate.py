@@ -21,6 +21,7 @@ from sake_jax.cli.screen import MEASURES, Pair, Screen, print_comparison, print_
 from sake_jax.generation import (
     Prompt,
     chat_prompts,
+    gap_prompts,
     has_chat_template,
     read_prompts,
     split_prompts,
@@ -29,13 +30,17 @@ from sake_jax.sharding import broadcast_from_leader, is_leader
 
 app = typer.Typer()
 
-EXAMPLES = """Examples:
+EXAMPLES = r"""Examples:
 
 sake-jax generate "once upon a time" --samples 8
 
 sake-jax generate "the dog" --guidance sake --strength 1 --temperature 0.7 --compare
 
 sake-jax generate --file prompts.txt --json > out.json
+
+sake-jax generate "the dog" --match " [a-z]{3,8} in the [a-z]{3,8}\." --length 8
+
+sake-jax generate --infill "the ____ dog ____ in the ____."
 
 sake-jax generate "Name five uses of a brick." --model GSAI-ML/LLaDA-8B-Instruct --cache dual
 """
@@ -56,6 +61,14 @@ def generate(
     ] = None,
     run: Annotated[RunOptions, fields()],
     request: Annotated[sj.Request, fields(guidance="sake", temperature=0.9)],
+    infill: Annotated[
+        bool,
+        typer.Option(
+            "--infill",
+            help="Write what the prompt leaves out, where each _ is a token; --length is for all "
+            "of the text.",
+        ),
+    ] = False,
     stop: Annotated[list[str] | None, typer.Option(help="A string that ends a text.")] = None,
     compare: Annotated[
         bool,
@@ -92,9 +105,10 @@ def generate(
     prompts = broadcast_from_leader(lambda: _prompts(prompt, file))
     lm = run.load()
     critic = _judge(judge, run.model) if compare and is_leader() else None
-    prepared = prepare_prompts(lm, prompts, run)
+    prepared = prepare_prompts(lm, prompts, run, infill)
     if samples is None:
         samples = max(2, -(-ENOUGH // len(prompts))) if compare else 8
+    before = [""] * len(prompts) if infill else prompts  # what stands before the texts
     results: dict[str, sj.Generation] = {}
     numbers: dict[str, dict[str, float]] = {}
     for variant in variants:
@@ -109,6 +123,7 @@ def generate(
                 batch=run.batch,
                 key=jax.random.key(run.seed),
                 stop=stop or (),
+                infill=infill,
                 special_tokens=run.special_tokens,
                 progress=sys.stderr.isatty() and not show,
                 watch=screen.update if screen else _ignore if show else None,
@@ -118,9 +133,10 @@ def generate(
         seconds = time.perf_counter() - begun
         if is_leader():
             results[variant.name] = out
-            numbers[variant.name] = measure(prompts, out, critic) | {"seconds": seconds}
+            numbers[variant.name] = measure(before, out, critic) | {"seconds": seconds}
     # The other processes wait until it is printed: one that ends takes the rest with it.
-    broadcast_from_leader(lambda: _print(prompts, results, numbers, critic, as_json))
+    shown = prompts if as_json else before
+    broadcast_from_leader(lambda: _print(shown, results, numbers, critic, as_json))
 
 
 def _print(
@@ -180,8 +196,14 @@ def _prompts(prompt: str | None, file: Path | None) -> list[str]:
     return split_prompts(sys.stdin.read())
 
 
-def prepare_prompts(lm: sj.LanguageModel, prompts: list[str], run: RunOptions) -> Sequence[Prompt]:
-    """The prompts or, as chats, their token ids: by default where the model has a template."""
+def prepare_prompts(
+    lm: sj.LanguageModel, prompts: list[str], run: RunOptions, infill: bool = False
+) -> Sequence[Prompt]:
+    """The prompts, or their token ids: as chats, by default where the model has a template, or
+    with gaps."""
+    if infill:
+        require(not run.chat, "--infill is for texts, not for chats", "--chat", "leave it out")
+        return gap_prompts(lm, prompts, special_tokens=run.special_tokens)
     chats = run.chat is not False and has_chat_template(lm)
     rule = "--chat needs a model with a chat template"
     require(chats or not run.chat, rule, lm.config.family, "use --no-chat")

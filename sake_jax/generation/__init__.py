@@ -18,6 +18,7 @@ from sake_jax.generation.prompts import Prompt as Prompt
 from sake_jax.generation.prompts import chat_prompts as chat_prompts
 from sake_jax.generation.prompts import encode_prompts as encode_prompts
 from sake_jax.generation.prompts import fit_prompt as fit_prompt
+from sake_jax.generation.prompts import gap_prompts as gap_prompts
 from sake_jax.generation.prompts import has_chat_template as has_chat_template
 from sake_jax.generation.prompts import prompt_context as prompt_context
 from sake_jax.generation.prompts import prompt_room as prompt_room

@@ -84,6 +84,7 @@ def canvas(
         sample_id=jnp.asarray(np.tile(np.arange(samples), len(prompts))),
         generation_start=start,
         samples=samples,
+        infill=infill,
         mask_id=None if mask_id is None else jnp.int32(mask_id),
     )
 

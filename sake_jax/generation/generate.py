@@ -176,6 +176,7 @@ def generate(
     def run(part: Batch) -> BatchResult:
         about = {"names": names, "infill": infill, "cond": cond, "align": block or 1}
         canvas = canvas_for(lm, ids, part, length, **about)
+        sampler.guidance.check(canvas)
         often = progress or bool(ending.strings)
         ran = run_batch(lm, sampler, key, canvas, ending, trajectory, often, advance, watch)
         return BatchResult(part, *rows_of(ran, canvas, part, ending), record(ran, canvas))

@@ -23,6 +23,8 @@ SMALLEST, STRIDE = 8, 64
 """Room for prompts grows by doubling from the first up to the second, then by the second."""
 PRIVATE = range(0xF0000, 0xFFFFE)
 """Characters that Unicode gives no meaning."""
+GAP = re.compile(" *(_+)")
+"""A gap in a text, with the spaces before it."""
 
 
 def encode_prompts(
@@ -158,6 +160,33 @@ def _chat_ids(lm: LanguageModel, chat: str, hidden: Mapping[str, str]) -> list[i
         if piece
     )
     return [at for part in parts for at in part]
+
+
+def gap_prompts(
+    lm: LanguageModel, texts: Sequence[str], *, special_tokens: bool = False
+) -> list[list[int]]:
+    """Token ids of texts with gaps, for `generate(infill=True)`: each _ is a token to write.
+
+    Spaces before a gap belong to it, since most tokens that begin a word bring their own.
+
+    >>> import sake_jax as sj
+    >>> lm = sj.load("tinystories")
+    >>> lm.config.mask_id, gap_prompts(lm, ["the __ dog"])  # the first token begins a text
+    (2047, [[0, 347, 2047, 2047, 548]])
+    """
+    hole = HOLE if lm.config.mask_id is None else lm.config.mask_id
+    encode = functools.partial(encode_text, lm.tokenizer, special_tokens=special_tokens)
+    made = []
+    for at, text in enumerate(texts):
+        require_encodable(f"prompt {at}", text)
+        rule, remedy = f"prompt {at} must have a gap to write", "mark each missing token with _"
+        require(GAP.search(text), rule, text, remedy)
+        given, *rest = GAP.split(text)  # then a gap and what follows it, in turn
+        ids = encode("") + encode(given, around=False)
+        for gap, given in zip(rest[::2], rest[1::2], strict=True):
+            ids += [hole] * len(gap) + encode(given, around=False)
+        made.append(ids)
+    return made
 
 
 def prompt_room(tokens: int) -> int:

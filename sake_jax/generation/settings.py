@@ -1,11 +1,15 @@
 """Samplers and other trees of ours as JSON, and back.
 
-A class is written as its name and fields, a function as its name, a small array as its numbers.
+A class is written as its name and fields, a function as its name, a small array as its numbers, a
+large one of whole numbers, as automata have them, packed.
 Reading imports nothing but this library, and modules that the caller trusts.
 """
 
+import base64
 import dataclasses
 import importlib
+import math
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +21,9 @@ from sake_jax.checks import require, shorten
 
 LARGEST = 10_000
 """Numbers an array may have: settings are for people to read."""
+LARGEST_PACKED = 20_000_000
+"""Whole numbers that a packed array may have."""
+PACKED = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 MOVED = {
     "sake_jax.process": "sake_jax.samplers.processes",
@@ -83,6 +90,8 @@ def _rebuild(described: dict, trusted: Sequence[str]) -> Any:
         return {key: rebuild(part, trusted) for key, part in described["dict"].items()}
     if kind == "array":
         return jnp.asarray(np.asarray(described["array"], described["dtype"]))
+    if kind == "packed":
+        return jnp.asarray(_unpacked(**described))
     if kind == "key":
         rule, remedy = "a key in settings must be whole numbers", "was the file changed?"
         require(_all_whole(described["key"]), rule, described["key"], remedy)
@@ -90,7 +99,7 @@ def _rebuild(described: dict, trusted: Sequence[str]) -> Any:
         return jax.random.wrap_key_data(data, impl=described["impl"])
     if kind == "function":
         return _find(described["function"], trusted)
-    rule = "settings must hold tuple, dict, array, key, function or class"
+    rule = "settings must hold tuple, dict, array, packed, key, function or class"
     require(kind == "class", rule, kind, "was this file written by describe?")
     cls = _find(described["class"], trusted)
     rule = f"{described['class']} must be a class of data"
@@ -108,10 +117,29 @@ def _array(value: Any, name: str) -> dict:
     if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         data = np.asarray(jax.random.key_data(value)).tolist()
         return {"key": data, "impl": str(jax.random.key_impl(value))}
+    if LARGEST < value.size <= LARGEST_PACKED and not jnp.issubdtype(value.dtype, jnp.floating):
+        array = np.ascontiguousarray(value)
+        text = base64.b64encode(zlib.compress(array.tobytes())).decode()
+        return {"packed": text, "dtype": array.dtype.name, "shape": list(array.shape)}
     rule = f"{name} must have at most {LARGEST} numbers to be saved as settings"
     require(value.size <= LARGEST, rule, value.shape, "large arrays belong with the parameters")
     array = np.asarray(value)
     return {"array": array.tolist(), "dtype": array.dtype.name}
+
+
+def _unpacked(packed: str, dtype: str, shape: list[int]) -> np.ndarray:
+    """The array that was packed; its size is known before anything is unpacked."""
+    rule, remedy = "a packed array in settings must be whole", "was the file changed?"
+    right = _all_whole(shape) and all(side >= 0 for side in shape) and dtype in PACKED
+    require(right, rule, (dtype, shape), remedy)
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    require(size <= 8 * LARGEST_PACKED, rule, shape, remedy)
+    try:
+        data = zlib.decompressobj().decompress(base64.b64decode(packed, validate=True), size + 1)
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"{rule}, got {error}; {remedy}") from error
+    require(len(data) == size, rule, f"{len(data)} bytes for {size}", remedy)
+    return np.frombuffer(data, dtype).reshape(shape)
 
 
 def _path(thing: Any, name: str) -> str:

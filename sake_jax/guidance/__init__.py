@@ -28,6 +28,7 @@ from sake_jax.guidance.kernels import Peers as Peers
 from sake_jax.guidance.kernels import collisions as collisions
 from sake_jax.guidance.kernels import density as density
 from sake_jax.guidance.kernels import vanishing as vanishing
+from sake_jax.guidance.match import matches as matches
 from sake_jax.guidance.objectives import collision as collision
 from sake_jax.guidance.objectives import log_determinant as log_determinant
 from sake_jax.guidance.objectives import renyi as renyi

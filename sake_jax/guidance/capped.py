@@ -48,4 +48,6 @@ def capped(guidance: Guidance, nats: Number) -> Capped:
     """
     rule = "capped must get a Guidance"
     require(isinstance(guidance, Guidance), rule, guidance, "build it with a sake_jax builder")
+    rule, remedy = "capped must not hold a form", "chain the form after it"
+    require(not guidance.joint, rule, guidance, remedy)
     return Capped(guidance, number("nats", nats, above=0))

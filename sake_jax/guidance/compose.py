@@ -7,9 +7,11 @@ import jax.numpy as jnp
 
 from sake_jax.checks import number, require
 from sake_jax.core import Context, Guidance
+from sake_jax.guidance.select import first_largest
 from sake_jax.node import Node
 from sake_jax.precision import precise, product
-from sake_jax.typing import GuidanceState, Logits, Number, Rows
+from sake_jax.sharding import LOGITS, constrain
+from sake_jax.typing import GuidanceState, Logits, Number, Rows, WindowTokens
 
 
 class Chain(Guidance):
@@ -30,6 +32,10 @@ class Chain(Guidance):
     @property
     def couples_samples(self):
         return any(part.couples_samples for part in self.parts)
+
+    @property
+    def joint(self):
+        return any(part.joint for part in self.parts)
 
     def init(self, ctx):
         return tuple(part.init(ctx) for part in self.parts)
@@ -53,6 +59,14 @@ class Chain(Guidance):
             log_q = part.posterior(log_q, logits, signal, now, ctx)
         return log_q
 
+    def draw_jointly(self, log_q, noise, logits, state, ctx):
+        ((part, own),) = [both for both in zip(self.parts, state, strict=True) if both[0].joint]
+        return part.draw_jointly(log_q, noise, logits, own, ctx)
+
+    def check(self, canvas):
+        for part in self.parts:
+            part.check(canvas)
+
 
 def chain(*guidances: Guidance) -> Chain:
     """Applies guidances from left to right; chains inside a chain are flattened.
@@ -73,6 +87,9 @@ def chain(*guidances: Guidance) -> Chain:
         rule = "every part of a chain must be a Guidance"
         require(isinstance(guidance, Guidance), rule, guidance, "build it with a sake_jax builder")
         parts.extend(guidance.parts if isinstance(guidance, Chain) else [guidance])
+    forms = [part for part in parts if part.joint]
+    rule, remedy = "a chain must have at most one part that draws jointly", "make one form of both"
+    require(len(forms) < 2, rule, forms, remedy)
     return Chain(tuple(parts))
 
 
@@ -101,6 +118,10 @@ class When(Guidance):
     def couples_samples(self):
         return self.inner.couples_samples
 
+    @property
+    def joint(self):
+        return self.inner.joint
+
     def active(self, ctx: Context, rank: int = 3):
         progress = ctx.number(ctx.view.progress, rank)
         return (progress >= ctx.number(self.start, rank)) & (progress < ctx.number(self.end, rank))
@@ -119,6 +140,13 @@ class When(Guidance):
     def posterior(self, log_q, logits, psi, state, ctx):
         guided = self.inner.posterior(log_q, logits, psi, state, ctx)
         return jnp.where(self.active(ctx), guided, log_q)
+
+    def draw_jointly(self, log_q, noise, logits, state, ctx):
+        drawn = self.inner.draw_jointly(log_q, noise, logits, state, ctx)
+        return jnp.where(self.active(ctx, 2), drawn, draw_alone(log_q, noise))
+
+    def check(self, canvas):
+        self.inner.check(canvas)
 
 
 def when(guidance: Guidance, start: Number = 0.0, end: Number = 1.0) -> When:
@@ -194,6 +222,20 @@ def last_word(guidance: Guidance, guided: Guided, log_q: Logits, ctx: Context) -
     """
     final = guidance.posterior(log_q, guided.logits, guided.psi, guided.state, ctx)
     return jnp.where(ctx.open[..., None], final, log_q)
+
+
+def draw_alone(log_q: Logits, noise: Logits) -> WindowTokens:
+    """The token at each position by itself, with Gumbel noise."""
+    return first_largest(constrain(log_q + noise, LOGITS))
+
+
+def draw_tokens(
+    guidance: Guidance, guided: Guided, log_q: Logits, noise: Logits, ctx: Context
+) -> WindowTokens:
+    """What is drawn from log q(x_s | x_t): jointly if the guidance says so, else each by itself."""
+    if not guidance.joint:
+        return draw_alone(log_q, noise)
+    return guidance.draw_jointly(log_q, noise, guided.logits, guided.state, ctx)
 
 
 def _foldable(guidance: Chain, ctx: Context) -> int:

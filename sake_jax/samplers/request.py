@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Any
 
 from sake_jax import guidance as guidances
+from sake_jax.automata import read_form
 from sake_jax.checks import one_of, require
 from sake_jax.core import Guidance
 from sake_jax.models import LanguageModel
@@ -53,6 +54,13 @@ class Request:
     )
     top_p: float = field(
         default=1.0, metadata={"help": "Draw from the likeliest tokens, of this mass."}
+    )
+    match: str = field(
+        default="",
+        metadata={
+            "help": "A regular expression that texts must match from beginning to end, or a JSON "
+            "Schema: its text, or a file that ends in .json."
+        },
     )
     length: int = field(default=64, metadata={"help": "Tokens to write.", "min": 1})
     steps: int | None = field(
@@ -147,6 +155,14 @@ class Request:
     def _drafts(self) -> int | str:
         return "auto" if self.drafts == "auto" else int(self.drafts)
 
+    def _in_form(self, lm: LanguageModel) -> Guidance:
+        """The guidance, after the form if there is one: filters then choose among what matches."""
+        if not self.match:
+            return self.guided()
+        ends = [] if lm.config.eos_id is None else [lm.config.eos_id]
+        form = guidances.matches(read_form(self.match), lm.tokenizer, ends=ends)
+        return guidances.chain(form, self.guided())
+
     def build(self, lm: LanguageModel) -> Sampler:
         """The sampler for a model."""
         return sampler_for(
@@ -159,7 +175,7 @@ class Request:
             cache=None if self.cache == "none" else self.cache,
             # So is "1".
             drafts=None if self.drafts == "1" else self._drafts,
-            guidance=self.guided(),
+            guidance=self._in_form(lm),
             draw=guidances.temperature(self.temperature),
             reveal=ORDERS[self.order],
         )

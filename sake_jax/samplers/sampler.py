@@ -14,7 +14,7 @@ from sake_jax.info import RECORDS
 from sake_jax.node import Node
 from sake_jax.samplers.noise import Noise, TokenDraw, gumbel, still
 from sake_jax.samplers.plans import Blocks
-from sake_jax.samplers.processes import Identity
+from sake_jax.samplers.processes import Identity, Remasking
 from sake_jax.samplers.reveal import as_rule, everything
 from sake_jax.samplers.reveal import confidence as most_confident
 
@@ -131,13 +131,17 @@ def sampler(
     if isinstance(plan, Blocks) and plan.pace == "even" and not process.decides:
         rule = f"steps must be at most length ({plan.length}): a step writes a token or more"
         require(plan.blocks * plan.writing <= plan.length, rule, plan.steps, "lower steps")
+    guidance = chain(identity(), *([guidance] if guidance else []))
+    rule_of_reveal = as_rule(reveal or (everything if process.decides else most_confident))
+    if guidance.joint:
+        _check_joint(process, rule_of_reveal, noise, plan)
     return Sampler(
         denoiser=denoiser,
         process=process,
-        guidance=chain(identity(), *([guidance] if guidance else [])),
+        guidance=guidance,
         draw=draw,
         plan=plan,
-        reveal=as_rule(reveal or (everything if process.decides else most_confident)),
+        reveal=rule_of_reveal,
         noise=noise,
         confidence=confidence,
         reuse=reuse,
@@ -161,6 +165,18 @@ def _check_drafts(drafts: int | str, denoiser: Denoiser, plan: Plan, reuse: bool
     require(not plan.cached or isinstance(plan, Blocks), rule, type(plan).__name__, remedy)
 
 
+def _check_joint(process: Process, reveal: Reveal, noise: Noise | TokenDraw, plan: Plan) -> None:
+    """A joint draw holds together only where nothing is drawn beside it."""
+    rule, remedy = "a form needs noise for its own draw", "leave noise out, or the form"
+    require(not isinstance(noise, TokenDraw), rule, noise, remedy)
+    stands = not process.revises or isinstance(process, Remasking)
+    at_once = process.decides and reveal == as_rule(everything)
+    at_once = at_once and getattr(plan, "edits", None) is None
+    rule = "a form needs a process that leaves written tokens, or draws all of them again together"
+    remedy = "use masked, block or ancestral, without edits; under uniform noise without reveal"
+    require(stands or at_once, rule, (process, reveal), remedy)
+
+
 def _is_greedy(draw: Chain) -> bool:
     return any(is_greedy(part) for part in draw.parts)
 
@@ -182,4 +198,5 @@ def _only_shapes(guidance: Guidance) -> bool:
     if isinstance(guidance, When):
         return _only_shapes(guidance.inner)
     kind = type(guidance)
-    return kind.push is Guidance.push and kind.posterior is Guidance.posterior
+    only_applies = kind.push is Guidance.push and kind.posterior is Guidance.posterior
+    return only_applies and not guidance.joint

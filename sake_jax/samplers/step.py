@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from sake_jax.core import Context, Process, declared
-from sake_jax.guidance.compose import Guided, guide, last_word
+from sake_jax.guidance.compose import Guided, draw_tokens, guide, last_word
 from sake_jax.guidance.entropy import kl_divergence, shannon_entropy
 from sake_jax.guidance.select import first_largest, largest
 from sake_jax.info import Candidates, Info, mean_over
@@ -16,7 +16,7 @@ from sake_jax.node import Node
 from sake_jax.samplers.noise import TokenDraw, row_keys
 from sake_jax.samplers.processes import Settled
 from sake_jax.samplers.sampler import Sampler
-from sake_jax.sharding import LOGITS, constrain, constrain_rows
+from sake_jax.sharding import constrain_rows
 from sake_jax.typing import Key, Leaf, Logits, Params, PerPosition, WindowFlags, WindowTokens
 from sake_jax.view import Canvas, Reread, View
 
@@ -163,7 +163,7 @@ def settle(
     keys = jax.vmap(jax.random.split)(row_keys(key, canvas, state.step))
     draw_key, reveal_key = keys[:, 0], keys[:, 1]
     seen = {"guided": guided.logits, "base": guided.base, "drawn": shaped}[sampler.confidence]
-    drawn = _draw(sampler, log_q, seen, view, draw_key, reveal_key)
+    drawn = _draw(sampler, guided, log_q, seen, ctx, draw_key, reveal_key)
 
     # A row whose logits are not numbers ends here, with what it has written before. A row that
     # has nothing open may hold anything.
@@ -185,9 +185,16 @@ def settle(
 
 
 def _draw(
-    sampler: Sampler, log_q: Logits, seen: Logits, view: View, draw_key: Key, reveal_key: Key
+    sampler: Sampler,
+    guided: Guided,
+    log_q: Logits,
+    seen: Logits,
+    ctx: Context,
+    draw_key: Key,
+    reveal_key: Key,
 ) -> WindowTokens:
-    """The tokens that are drawn: the largest of log q with noise, unless the noise draws itself."""
+    """The tokens that are drawn: from log q with noise, unless the noise draws itself."""
+    view = ctx.view
     if isinstance(sampler.noise, TokenDraw):
         likely = sampler.reveal(seen, first_largest(seen), view, reveal_key)
         foreseen = likely & view.window(view.open & view.attend)
@@ -198,7 +205,7 @@ def _draw(
     noise = sampler.noise(draw_key, view, log_q.shape[-1])
     if view.greedy is not None:
         noise = jnp.where(view.greedy, 0, noise)
-    return first_largest(constrain(log_q + noise, LOGITS))
+    return draw_tokens(sampler.guidance, guided, log_q, noise, ctx)
 
 
 def read(sampler: Sampler, params: Params, view: View, cache: Any) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from pages import PAGES, ROOT, blocks, run_page, same, write_outputs
 
-SLOW = {"README", "differ", "evaluate", "pod", "train", "view"}
+SLOW = {"README", "differ", "evaluate", "match", "pod", "train", "view"}
 """Pages with programs that no other page has, or with a command that takes a minute."""
 RUN = [
     pytest.param(page, marks=pytest.mark.slow if page.stem in SLOW else (), id=page.stem)

@@ -61,6 +61,7 @@ NEUTRAL = {
     "min_p(0)": sj.min_p(0.0),
     "sake(0)": sj.sake(0.0),
     "sake(0, exact)": sj.sake(0.0, gradient="exact"),
+    "matches(.*)": sj.matches(".*", [*"abcdefghijklmnopq"]),  # the mask is a text too
     "diversity(0)": sj.diversity(sj.von_neumann, 0.0),
     "odd(0)": sj.odd(0.0),
     "dpp(0)": sj.dpp(0.0),

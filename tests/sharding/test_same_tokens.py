@@ -62,6 +62,13 @@ def test_heads_on_eight_devices_with_an_odd_vocabulary():
 
 
 @pytest.mark.slow
+def test_a_form_on_all_three_axes():
+    """Sums over classes of tokens, where each device has some of the tokens."""
+    form = sj.matches("[a-z ,.]*[.]", meshes.load("tinystories").tokenizer)
+    compare("tinystories", (2, 2, 2), sj.chain(sj.sake(1.0), form))
+
+
+@pytest.mark.slow
 def test_all_three_axes_without_the_prompt():
     """Pushes folded into the head, samples of a prompt on different devices."""
     guidance = sj.chain(sj.classifier_free(1.5), sj.sake(1.0, scope="batch", self_term=0.0))
