@@ -85,6 +85,7 @@ def masked(
       record: see `sampler`.
     """
     one_of("ends", ends, ENDS)
+    length = whole("length", length)
     if block is None:
         block = BLOCK if length % BLOCK == 0 else length
     if ends != "free":

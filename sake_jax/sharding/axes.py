@@ -60,6 +60,23 @@ def mesh(data: int = 1, fsdp: int = 1, tensor: int = 1) -> Mesh:
     return jax.make_mesh(sizes, MESH_AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
 
 
+def mesh_sizes(text: str | None) -> dict[str, int]:
+    """Sizes for `mesh` from words such as "fsdp=4,tensor=2"; none for None.
+
+    >>> mesh_sizes("fsdp=4,tensor=2")
+    {'fsdp': 4, 'tensor': 2}
+    """
+    sizes: dict[str, int] = {}
+    for part in (text or "").split(","):
+        name, _, size = part.strip().partition("=")
+        if name:
+            rule = f"mesh must name axes of {', '.join(MESH_AXES)} with sizes"
+            good = name in MESH_AXES and size.isdigit() and int(size) > 0
+            require(good, rule, part, "write it as 'fsdp=4,tensor=2'")
+            sizes[name] = int(size)
+    return sizes
+
+
 def format_divisors(number: int, *more: int) -> str:
     """The divisors of a number, and more numbers, for an error message.
 
