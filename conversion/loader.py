@@ -17,8 +17,17 @@ from sake_jax.conversion.checkpoint import Checkpoint, in_dtype, open_checkpoint
 from sake_jax.conversion.source import Index
 from sake_jax.conversion.weights import Cast, Weights, extent, full
 from sake_jax.models import LanguageModel, ModelConfig, TransformerConfig, fit, network
-from sake_jax.sharding import broadcast_from_leader, padded, several_processes, sharding
+from sake_jax.sharding import (
+    broadcast_from_leader,
+    mesh_sizes,
+    padded,
+    several_processes,
+    sharding,
+)
 from sake_jax.sharding import mesh as make_mesh
+
+COMPUTED = ("float32", "bfloat16", "int8")
+"""What models compute in."""
 
 
 def load(
@@ -39,7 +48,8 @@ def load(
       path_or_name: "tinystories", the model in the box; a Hugging Face folder, a checkpoint
         converted by `sake-jax convert`, or a GGUF file; or a name on the hub such as
         "GSAI-ML/LLaDA-8B-Instruct" when online.
-      mesh: from `sake_jax.mesh`, or "auto" for one over all devices, or in a run of several
+      mesh: from `sake_jax.mesh`, or its sizes in words such as "fsdp=4,tensor=2", or "auto" for
+        one over all devices, or in a run of several
         processes over the devices of each if the model fits these (see
         `sake_jax.models.choose_mesh`); the default device by default. Its `tensor` axis must divide
         the query heads. Fewer key heads are computed on every device, and the vocabulary's tables
@@ -49,16 +59,24 @@ def load(
       attention: "plain", or "splash" for JAX's kernel on TPUs: for canvases of some thousand
         columns, see the recipe for pods. Elsewhere it is as "plain".
     """
-    rule, remedy = "models do not compute in float16", "load as float32 or bfloat16"
-    require(dtype not in ("float16", jnp.float16), rule, dtype, remedy)
+    _check_dtype(dtype)
     checkpoint = widened(in_dtype(open_checkpoint(locate(path_or_name)), dtype))
     checkpoint = dataclasses.replace(
         checkpoint, config=with_attention(checkpoint.config, attention)
     )
     if isinstance(mesh, str):
-        one_of("mesh", mesh, ("auto",))
-        mesh = make_mesh(**fitting(checkpoint))
+        mesh = make_mesh(**(fitting(checkpoint) if mesh == "auto" else mesh_sizes(mesh)))
     return LanguageModel(checkpoint.config, parameters(checkpoint, mesh), checkpoint.folder)
+
+
+def _check_dtype(dtype: Any) -> None:
+    """Refuses what models do not compute in, by naming what they do."""
+    if dtype is None:
+        return
+    name = dtype if isinstance(dtype, str) else jnp.dtype(dtype).name
+    rule, remedy = "models do not compute in float16", "load as float32 or bfloat16"
+    require(name != "float16", rule, dtype, remedy)
+    one_of("dtype", name, COMPUTED)
 
 
 def with_attention(config: ModelConfig, attention: str) -> ModelConfig:

@@ -34,4 +34,8 @@ from sake_jax.models.network import forward as forward
 from sake_jax.models.network import init as init
 from sake_jax.models.network import nest_params as nest_params
 from sake_jax.models.network import param_axes as param_axes
+from sake_jax.models.own import OwnConfig as OwnConfig
+from sake_jax.models.own import OwnDenoiser as OwnDenoiser
+from sake_jax.models.own import OwnModel as OwnModel
+from sake_jax.models.own import wrap as wrap
 from sake_jax.models.scores import log_scores as log_scores

@@ -51,6 +51,12 @@ class LanguageModel:
         """The tokenizer that came with the weights, loaded when first asked for."""
         return text.tokenizer(self.folder, self.config.tokenizer_class)
 
+    @property
+    def dtype(self) -> str:
+        """What its numbers are stored in: "float32", "bfloat16", or "int8" for its kernels."""
+        own = self.params["input"]["rows"].dtype.name
+        return "int8" if self.config.network.quantized else own
+
     def hidden(self, tokens, attend=None, sigma=None, cond=None, clean=None) -> Features:
         """The last hidden state that the reference implementation returns, one row per column."""
         return self._output(tokens, attend, sigma, cond, clean).hidden
@@ -168,7 +174,7 @@ def _forward(config: NetworkConfig, params: Params, inputs: NetworkInput) -> Net
 
 
 @jax.jit
-def _head(denoiser: NetworkDenoiser, params: Params, features: Features) -> Array:
+def _head(denoiser: Any, params: Params, features: Features) -> Array:
     return denoiser.head(params, features)
 
 

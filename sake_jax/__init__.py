@@ -16,6 +16,7 @@ from sake_jax.generation import Generation as Generation
 from sake_jax.generation import NotFinite as NotFinite
 from sake_jax.generation import generate as generate
 from sake_jax.generation import replay as replay
+from sake_jax.generation import stream_text as stream_text
 from sake_jax.generation.canvas import canvas as canvas
 from sake_jax.guidance import adaptive_free as adaptive_free
 from sake_jax.guidance import capped as capped
@@ -26,6 +27,7 @@ from sake_jax.guidance import collision as collision
 from sake_jax.guidance import cooling as cooling
 from sake_jax.guidance import diversity as diversity
 from sake_jax.guidance import dpp as dpp
+from sake_jax.guidance import first_state as first_state
 from sake_jax.guidance import forbid as forbid
 from sake_jax.guidance import guided_logits as guided_logits
 from sake_jax.guidance import identity as identity
@@ -52,6 +54,7 @@ from sake_jax.likelihood import bound as bound
 from sake_jax.likelihood import log_likelihood as log_likelihood
 from sake_jax.likelihood import log_likelihood_in_order as log_likelihood_in_order
 from sake_jax.models import LanguageModel as LanguageModel
+from sake_jax.models import wrap as wrap
 from sake_jax.node import Node as Node
 from sake_jax.noise_levels import Geometric as Geometric
 from sake_jax.noise_levels import LogLinear as LogLinear
@@ -94,14 +97,15 @@ from sake_jax.view import View as View
 
 if _TYPE_CHECKING:
     from sake_jax import conversion as conversion
+    from sake_jax import interop as interop
     from sake_jax import metrics as metrics
     from sake_jax import testing as testing
     from sake_jax.conversion import load as load
 
 __version__ = _version("sake-jax")
 
-_LATER = ("conversion", "evaluate", "experiments", "metrics", "planning", "testing", "training")
-_LATER += ("viewer",)
+_LATER = ("conversion", "evaluate", "experiments", "interop", "metrics", "planning", "testing")
+_LATER += ("training", "viewer")
 """Modules that a plain `import sake_jax` does not load: checkpoints, chex and the tools cost time
 that a loop of one's own does not need."""
 

@@ -1,5 +1,6 @@
 """Errors at construction that say the rule, what was given, and the remedy."""
 
+import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +17,8 @@ SHOWN = 240
 def require(condition: Any, rule: str, got: Any, remedy: str) -> None:
     """Raises ``ValueError("<rule>, got <got>; <remedy>.")`` unless the condition holds."""
     if not condition:
-        raise ValueError(f"{rule}, got {shorten(got)}; {remedy}.")
+        stop = "" if remedy.endswith("?") else "."
+        raise ValueError(f"{rule}, got {shorten(got)}; {remedy}{stop}")
 
 
 def shorten(value: Any) -> str:
@@ -38,6 +40,21 @@ def one_of(name: str, value: str, choices: Iterable[str]) -> str:
     listed = ", ".join(map(repr, choices))
     require(value in choices, f"{name} must be one of {listed}", value, "pick one of these")
     return value
+
+
+def spelling(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """A remedy for names that nobody knows: the nearest that somebody does.
+
+    >>> spelling(["widht"], ["width", "layers"])
+    "is 'widht' meant to be 'width'?"
+    >>> spelling(["colour"], ["width", "layers"])
+    "leave 'colour' out"
+    """
+    unknown, known = list(unknown), list(known)
+    for name in unknown:
+        if near := difflib.get_close_matches(name, known, n=1):
+            return f"is {name!r} meant to be {near[0]!r}?"
+    return f"leave {', '.join(map(repr, unknown))} out"
 
 
 def whole(name: str, value: Any, *, at_least: int = 1, at_most: int | None = None) -> int:

@@ -37,6 +37,7 @@ from sake_jax.models import (
     ModelConfig,
     NetworkDenoiser,
     NetworkInput,
+    OwnModel,
     aligned_features,
     log_scores,
     noise_level,
@@ -182,6 +183,8 @@ def _in_order(config: ModelConfig, params: Params, inputs: NetworkInput, order: 
 
 def _texts(lm: LanguageModel, prompts: TokenLists, answers: TokenLists) -> Texts:
     c = lm.config
+    rule, remedy = "likelihood bounds are for networks of this library", "convert it to one"
+    require(not isinstance(lm, OwnModel), rule, c.family, remedy)
     rule = "likelihood bounds are for diffusion models"
     require(not c.network.causal, rule, c.family, "use lm.score for causal ones")
     rule = "likelihood bounds need a network that reads a text in one pass"

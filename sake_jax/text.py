@@ -92,6 +92,60 @@ def encode_text(
     ]
 
 
+class PlainTokenizer:
+    """Anything that can `encode` and `decode`, in the words that this library asks a tokenizer in.
+
+    It has no special tokens: what looks like one is text.
+
+    >>> class Letters:
+    ...     def encode(self, text):
+    ...         return [ord(letter) - 97 for letter in text]
+    ...
+    ...     def decode(self, ids):
+    ...         return "".join(chr(i + 97) for i in ids)
+    >>> tokenizer = PlainTokenizer(Letters())
+    >>> encode_text(tokenizer, "cab"), tokenizer.decode([2, 0, 1])
+    ([2, 0, 1], 'cab')
+    """
+
+    chat_template = None
+    all_special_tokens: tuple[str, ...] = ()
+    all_special_ids: tuple[int, ...] = ()
+
+    def __init__(self, inner: Any):
+        self.inner = inner
+
+    def __call__(self, text: Any, **options: Any) -> dict[str, list]:
+        if isinstance(text, str):
+            return {"input_ids": [int(token) for token in self.inner.encode(text)]}
+        return {"input_ids": [self(each)["input_ids"] for each in text]}
+
+    def decode(self, ids: Any, **options: Any) -> str:
+        return self.inner.decode([int(token) for token in ids])
+
+    def get_added_vocab(self) -> dict[str, int]:
+        return {}
+
+
+def as_tokenizer(given: Any) -> Any:
+    """A tokenizer of transformers as it is; anything else that can encode and decode, adapted; the
+    one in a folder.
+
+    >>> import sake_jax as sj
+    >>> tokenizer = sj.load("tinystories").tokenizer
+    >>> as_tokenizer(tokenizer) is tokenizer
+    True
+    """
+    if isinstance(given, str | Path):
+        return tokenizer(Path(given))
+    if callable(given) and hasattr(given, "get_added_vocab"):
+        return given
+    rule, remedy = "a tokenizer must have encode and decode", "pass one, or leave it out"
+    right = hasattr(given, "encode") and hasattr(given, "decode")
+    require(right, rule, type(given).__name__, remedy)
+    return PlainTokenizer(given)
+
+
 def special_names(tokenizer: Any) -> list[str]:
     """How special tokens are written, the longest first.
 

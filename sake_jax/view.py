@@ -1,6 +1,8 @@
 """What a run writes on, and what is seen of it at one step."""
 
 import dataclasses
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -162,3 +164,34 @@ class View(Node):
         if of_canvas:
             changes["canvas"] = changes.get("canvas", self.canvas).replace(**of_canvas)
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+INPUTS = ("attend", "positions", "time", "cond")
+"""What a network of your own may ask for beside the tokens, by naming it among its parameters."""
+
+
+def asked_for(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Which of `INPUTS` a function names among its parameters.
+
+    >>> asked_for(lambda params, tokens, attend, cond=None: tokens)
+    ('attend', 'cond')
+    """
+    try:
+        names = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a built-in function does not say
+        return ()
+    return tuple(name for name in INPUTS if name in names)
+
+
+def read_view(function: Callable[..., Any], view: Any, *before: Any) -> Any:
+    """`function(*before, tokens, ...)` of a view, or what looks like one, with what it asks for by
+    name.
+
+    >>> import jax.numpy as jnp
+    >>> import sake_jax as sj
+    >>> view = sj.blocks(length=2, steps=2).view(sj.canvas([[1]], 2, mask_id=9), jnp.int32(0))
+    >>> read_view(lambda scale, tokens, time: scale * tokens, view, 10).tolist()
+    [[10, 90, 90]]
+    """
+    given = {name: getattr(view, name) for name in asked_for(function)}
+    return function(*before, view.tokens, **given)

@@ -47,6 +47,7 @@ SHOWN_ONLY = {
     "ruff format": "changes files",
     "tools/lint": "tests have no verdict on style; continuous integration runs it",
     "tools/matrix": "makes environments of its own",
+    "tools/notebooks": "writes notebooks; see tests/test_docs.py",
     "tools/offline": "runs another command; continuous integration runs the tests with it",
     ".ci/run": "runs these tests in an environment of its own",
     "sphinx-build": "has a test of its own",

@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ MODULES = (
     "conversion",
     "generation",
     "guidance",
+    "interop",
+    "interop.bonsai",
+    "interop.gemma",
+    "interop.hackable",
     "matrices",
     "metrics",
     "models",
@@ -29,7 +34,7 @@ MODULES = (
 def public() -> dict[str, Any]:
     """What `sake_jax` offers by name; other modules are there only because of what they hold."""
     names = (name for name in dir(sj) if not name.startswith("_"))
-    found = {name: getattr(sj, name) for name in sorted({*names, *MODULES})}
+    found = {name: attrgetter(name)(sj) for name in sorted({*names, *MODULES})}
     return {
         name: value
         for name, value in found.items()
@@ -39,7 +44,7 @@ def public() -> dict[str, Any]:
 
 def inside(name: str) -> dict[str, Any]:
     """What a public module offers beyond that: its own functions, and those it gathers."""
-    module = getattr(sj, name)
+    module = attrgetter(name)(sj)
     found = {
         member: value
         for member, value in sorted(vars(module).items())

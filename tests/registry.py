@@ -24,9 +24,10 @@ def softcap(logits, ctx, ceiling):
 
 
 def classifier(params, one_hot, view):
-    """Two labels told apart by the mean of one number per token."""
-    scores = jnp.einsum("blv,v->bl", one_hot, params)
-    return -jnp.logaddexp(0.0, -jnp.tanh(jnp.mean(scores, axis=1)))
+    """Two labels told apart by the mean of one number per token; padding has no say."""
+    weight = view.attend.astype(one_hot.dtype)
+    total = jnp.einsum("blv,v,bl->b", one_hot, params, weight)
+    return -jnp.logaddexp(0.0, -jnp.tanh(total / jnp.maximum(jnp.sum(weight, axis=1), 1)))
 
 
 def rename_ids(guidance, new_id):

@@ -58,6 +58,12 @@ def test_meshes_by_name():
     assert len(alone.sharding.device_set) == 1
 
 
+def test_a_negative_strength_is_refused():
+    code, output = run("the dog", "--strength", "-1")
+    assert code == 2
+    assert "x>=0" in output
+
+
 def test_prints_texts_after_their_prompt():
     code, output = run("Once upon a time", *SMALL)
     assert code == 0, output

@@ -35,6 +35,13 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 LONG = ("converting", "gaussian")
 
 
+def test_rendered_notebooks_have_the_cells_of_their_sources():
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "notebooks", "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -8,8 +8,9 @@ import typer
 
 from sake_jax.checks import require
 from sake_jax.cli.command import command, fields
-from sake_jax.cli.options import RunOptions, mesh_sizes, parse_numbers
+from sake_jax.cli.options import RunOptions, parse_numbers
 from sake_jax.cli.screen import print_markdown
+from sake_jax.sharding import mesh_sizes
 
 if TYPE_CHECKING:
     from sake_jax.planning.bench.clock import BenchSetting

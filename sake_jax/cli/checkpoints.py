@@ -20,7 +20,7 @@ from rich.table import Table
 
 from sake_jax import sharding as processes
 from sake_jax.cli.command import command, fields
-from sake_jax.cli.options import RunOptions, mesh_sizes
+from sake_jax.cli.options import RunOptions
 from sake_jax.cli.printable import plain_text, print_line
 from sake_jax.conversion import (
     Checkpoint,
@@ -34,11 +34,21 @@ from sake_jax.conversion import convert as convert_checkpoint
 from sake_jax.conversion import export as export_checkpoint
 from sake_jax.conversion import verify as verify_checkpoint
 from sake_jax.models import param_axes
-from sake_jax.sharding import shard_shape
+from sake_jax.sharding import mesh_sizes, shard_shape
 
 GOLDEN = "An npz file with input_ids and logits (and attention_mask, sigma, cond) to compare with."
 MESH = "The mesh to store chunks for, such as 'tensor=8' or 'fsdp=4,tensor=2'."
 DTYPE = "float32, bfloat16, float16 or int8 (quantised kernels); as stored by default."
+
+LETTERS = {
+    "V": "tokens of the vocabulary",
+    "D": "width",
+    "N": "layers",
+    "H": "query heads",
+    "K": "key and value heads",
+    "F": "hidden width of the MLP, or of one expert",
+}
+"""What the one-letter names of sizes stand for."""
 
 app = typer.Typer()
 
@@ -89,7 +99,7 @@ def inspect(
     config = Table(title=title, show_header=False)
     network = about["config"].pop("network")
     for name, value in (about["config"] | network).items():
-        config.add_row(name, plain_text(str(value)))
+        config.add_row(name, plain_text(str(value)), LETTERS.get(name, ""))
     config.add_section()
     config.add_row("parameters", f"{about['parameters']:,}")
     config.add_row("size", f"{about['bytes'] / 1e9:,.3f} GB")

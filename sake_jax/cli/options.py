@@ -11,7 +11,6 @@ import jax
 import sake_jax as sj
 from sake_jax import sharding
 from sake_jax.checks import require
-from sake_jax.sharding import MESH_AXES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,23 +68,7 @@ class RunOptions:
     def load(self) -> sj.LanguageModel:
         """The model on its devices; its compiled programs are kept for the next call."""
         remember_programs()
-        mesh: str | jax.sharding.Mesh | None = self.mesh or None
-        if self.mesh and self.mesh != "auto":
-            mesh = sj.mesh(**mesh_sizes(self.mesh))
-        return sj.load(self.model, mesh=mesh, dtype=self.dtype)
-
-
-def mesh_sizes(text: str | None) -> dict[str, int]:
-    """'fsdp=4,tensor=2' as a dictionary."""
-    sizes: dict[str, int] = {}
-    for part in (text or "").split(","):
-        name, _, size = part.strip().partition("=")
-        if name:
-            rule = f"mesh must name axes of {', '.join(MESH_AXES)} with sizes"
-            good = name in MESH_AXES and size.isdigit() and int(size) > 0
-            require(good, rule, part, "write it as 'fsdp=4,tensor=2'")
-            sizes[name] = int(size)
-    return sizes
+        return sj.load(self.model, mesh=self.mesh or None, dtype=self.dtype)
 
 
 def parse_numbers(option: str, text: str) -> tuple[int, ...]:

@@ -8,8 +8,8 @@ import typer
 
 import sake_jax as sj
 from sake_jax.cli.command import changes, command
-from sake_jax.cli.options import mesh_sizes
 from sake_jax.cli.screen import print_markdown
+from sake_jax.sharding import mesh_sizes
 
 app = typer.Typer()
 

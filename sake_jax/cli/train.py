@@ -16,8 +16,8 @@ from rich.progress import (
 
 from sake_jax.checks import one_of
 from sake_jax.cli.command import command
-from sake_jax.cli.options import mesh_sizes
 from sake_jax.cli.printable import plain_text, print_line
+from sake_jax.sharding import mesh_sizes
 
 app = typer.Typer()
 COLUMNS = (

@@ -14,6 +14,7 @@ import numpy as np
 import sake_jax as sj
 from sake_jax import figures
 from sake_jax.experiments.frontier import interval
+from sake_jax.experiments.models import Model
 from sake_jax.experiments.samples import Writer
 from sake_jax.experiments.study import Cell, Result, Study, marked
 from sake_jax.experiments.watching import Watched, agreement, modulation, watched
@@ -55,7 +56,7 @@ def entropy(
     quick: bool = False,
     seeds: int = 5,
     progress: bool = True,
-    model: str | Path = "tinystories",
+    model: Model = "tinystories",
     bandwidth: float | str = "median",
     samples: int = 4,
     length: int = 64,
@@ -67,7 +68,7 @@ def entropy(
       quick: few, short samples and the smallest and greatest strength only.
       seeds: runs of each setting.
       progress: whether to show a bar.
-      model: a name or a folder.
+      model: a name, a folder, or a model.
       bandwidth: SAKE's σ, as `sj.sake` takes it.
       samples: of each prompt.
       length: tokens of a sample, one for each step.
@@ -75,7 +76,7 @@ def entropy(
     strengths = STRENGTHS[:: len(STRENGTHS) - 1] if quick else STRENGTHS
     if quick:
         samples, length, seeds = min(samples, 2), min(length, 16), min(seeds, 2)
-    writer = Writer(str(model), "none", samples, length, temperature=1.0)
+    writer = Writer(model, "none", samples, length, temperature=1.0)
     options = {"experiment": "entropy", **writer.settings, "bandwidth": bandwidth}
     study = Study(folder, options, progress)
     groups = [

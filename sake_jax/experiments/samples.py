@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 import sake_jax as sj
+from sake_jax.experiments.models import Model, about_model, as_model, model_name
 from sake_jax.generation import Prompt, Row
 from sake_jax.metrics import default_judge, load_judge, measure_texts
 
@@ -32,7 +33,7 @@ MEASURES = {
 class Writer:
     """A model that writes, and who judges it; both are loaded when first asked for."""
 
-    model: str
+    model: Model
     judge: str
     """A causal model, "none", or "auto": the built-in model's twin, or SmolLM2 if installed."""
     samples: int
@@ -44,16 +45,17 @@ class Writer:
 
     def __post_init__(self) -> None:
         if self.judge == "auto":
-            self.judge = default_judge(self.model)
+            self.judge = default_judge(model_name(self.model))
 
     @property
     def settings(self) -> dict[str, Any]:
         """All of it, for a study's folder."""
-        return dataclasses.asdict(self)
+        sizes = {"samples": self.samples, "length": self.length, "temperature": self.temperature}
+        return about_model(self.model) | {"judge": self.judge} | sizes
 
     @functools.cached_property
     def lm(self) -> sj.LanguageModel:
-        return sj.load(self.model)
+        return as_model(self.model)
 
     @functools.cached_property
     def critic(self) -> sj.LanguageModel | None:

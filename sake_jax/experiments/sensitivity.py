@@ -14,6 +14,7 @@ import numpy as np
 from sake_jax import figures
 from sake_jax.experiments.bandwidths import SYMBOLS, guidance, sweeps, unguided
 from sake_jax.experiments.frontier import interval
+from sake_jax.experiments.models import Model
 from sake_jax.experiments.samples import MEASURES, Writer, busy
 from sake_jax.experiments.study import Cell, Result, Study, marked
 from sake_jax.metrics import format_interval
@@ -35,7 +36,7 @@ def sensitivity(
     quick: bool = False,
     seeds: int = 5,
     progress: bool = True,
-    model: str | Path = "tinystories",
+    model: Model = "tinystories",
     judge: str | Path = "auto",
     strength: float = 1.0,
     normalize: str = "rms",
@@ -50,8 +51,8 @@ def sensitivity(
       quick: few, short samples of few values, to see it work.
       seeds: runs of each setting.
       progress: whether to show a bar.
-      model: a name or a folder. Without a tokenizer, tokens are counted in place of words and
-        there is no judge.
+      model: a name, a folder, or a model. Without a tokenizer, tokens are counted in place of
+        words and there is no judge.
       judge: a causal model, "none", or "auto": the built-in model's twin, else SmolLM2.
       strength: γ. It has the model's own scale with normalize="none".
       normalize: "rms", or "none" as in the paper, where a greater σ is a weaker signal too.
@@ -61,7 +62,7 @@ def sensitivity(
     """
     if quick:
         samples, length, seeds = min(samples, 2), min(length, 16), min(seeds, 2)
-    writer = Writer(str(model), str(judge), samples, length, temperature)
+    writer = Writer(model, str(judge), samples, length, temperature)
     options = {"experiment": "sensitivity", **writer.settings}
     options |= {"strength": strength, "normalize": normalize}
     study = Study(folder, options, progress)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import sake_jax as sj
 from sake_jax.experiments import texts
+from sake_jax.experiments.models import Model
 from sake_jax.experiments.study import Study
 from sake_jax.experiments.texts import Sample
 from sake_jax.experiments.texts_report import report
@@ -35,7 +36,7 @@ def story(
     quick: bool = False,
     seeds: int = 5,
     progress: bool = True,
-    model: str | Path = "tinystories",
+    model: Model = "tinystories",
     judge: str | Path = "auto",
     prompts: str | Path | None = None,
     samples: int | None = None,
@@ -48,7 +49,7 @@ def story(
       quick: fewer prompts, samples, tokens, settings and seeds, to see it work.
       seeds: runs of each setting.
       progress: whether to show a bar.
-      model: who writes: a name or a folder.
+      model: who writes: a name, a folder, or a model.
       judge: a causal model; "auto" is the built-in model's twin, or else SmolLM2.
       prompts: a file with one beginning on each line.
       samples: of each beginning, 4 by default.

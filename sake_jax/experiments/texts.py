@@ -5,7 +5,6 @@ same number of settings; with one seed, all of them draw with the same noise.
 """
 
 import dataclasses
-import zlib
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -16,8 +15,9 @@ import numpy as np
 
 import sake_jax as sj
 from sake_jax.checks import whole
+from sake_jax.experiments.models import Model, as_model, model_name
 from sake_jax.experiments.study import Cell, Result, Study
-from sake_jax.generation import Prompt, read_prompts
+from sake_jax.generation import Prompt, model_identity, read_prompts
 from sake_jax.metrics import (
     Encoder,
     cosine_diversity,
@@ -112,18 +112,16 @@ class Bench:
         return Path(self.names["judge"]).name
 
 
-def prepare(model: str | Path, judge: str | Path) -> Bench:
+def prepare(model: Model, judge: str | Path) -> Bench:
     """Loads a model and its judge; "auto" is the built-in model's twin, or else SmolLM2."""
-    judge = default_judge(str(model), "smollm2") if judge == "auto" else judge
-    lm, critic = sj.load(model), load_judge(judge)
+    name = model_name(model)
+    judge = default_judge(name, "smollm2") if judge == "auto" else judge
+    lm, critic = as_model(model), load_judge(judge)
     encoder = load_encoder() if minilm() else None
-    names = {"model": str(model), "judge": str(judge), "meaning": encoder is not None}
-    weights = {"weights": _checksum(lm), "judge's weights": _checksum(critic)}
+    names = {"model": name, "judge": str(judge), "meaning": encoder is not None}
+    checksums = [model_identity(each)["checksum"] for each in (lm, critic)]
+    weights = dict(zip(("weights", "judge's weights"), checksums, strict=True))
     return Bench(lm, critic, encoder, names | weights)
-
-
-def _checksum(lm: sj.LanguageModel) -> int:
-    return zlib.crc32(np.asarray(lm.params["input"]["rows"][:64]).tobytes())
 
 
 def lines_of(path: str | Path | None, usual: Sequence[str]) -> list[str]:

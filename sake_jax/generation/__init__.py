@@ -12,8 +12,8 @@
 from sake_jax.generation.division import divide_work as divide_work
 from sake_jax.generation.generate import NotFinite as NotFinite
 from sake_jax.generation.generate import generate as generate
-from sake_jax.generation.generate import model_identity as model_identity
 from sake_jax.generation.generate import replay as replay
+from sake_jax.generation.identity import model_identity as model_identity
 from sake_jax.generation.prompts import Prompt as Prompt
 from sake_jax.generation.prompts import chat_prompts as chat_prompts
 from sake_jax.generation.prompts import encode_prompts as encode_prompts
@@ -27,3 +27,4 @@ from sake_jax.generation.prompts import split_prompts as split_prompts
 from sake_jax.generation.result import Generation as Generation
 from sake_jax.generation.result import Row as Row
 from sake_jax.generation.settings import describe_settings as describe_settings
+from sake_jax.generation.streaming import stream_text as stream_text

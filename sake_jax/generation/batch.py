@@ -34,24 +34,42 @@ def run_batch(
 ) -> RunProgress:
     """One batch to its end; looked at now and then if `often`, for a bar or stop strings, and
     after each step by `watch`. On a mesh there may be more rows in the end, see `filled`."""
-    rows = len(canvas.tokens)
+    rows, steps, before = len(canvas.tokens), sampler.plan.steps, 0
+    stride = 1 if watch else -(-steps // LOOKS) if often else steps
+    progress = None
+    for end, progress in batch_steps(lm, sampler, key, canvas, ending, trajectory, stride):
+        if watch:
+            watch(_first_rows(progress.state.canvas, rows))
+        advance(end - before)
+        before = end
+    advance(steps - before)
+    assert progress is not None, "a plan has a step at least"
+    return progress
+
+
+def batch_steps(
+    lm, sampler, key, canvas: Canvas, ending: TextEnd, trajectory: bool, stride: int
+) -> Iterator[tuple[int, RunProgress]]:
+    """A batch after every `stride` steps, with how many the plan is through, until all rows ended.
+
+    What is yielded is used up by the next step: copy what is to be kept.
+    """
     canvas = filled(canvas, sampler, lm.params)
     steps = sampler.plan.steps
-    stride = 1 if watch else -(-steps // LOOKS) if often else steps
     sampler = at_most(sampler, stride)
     progress = begin_progress(sampler, lm.params, key, canvas, trajectory=trajectory)
     for begun in range(0, steps, stride):
         end = min(begun + stride, steps)
         progress = advance_until(sampler, lm.params, key, progress, jnp.int32(end), ending.stop)
-        if watch:
-            watch(_first_rows(progress.state.canvas, rows))
-        if often:
-            advance(end - begun)
-            progress = _close(progress, ending)
-            if not bool(jnp.any(progress.state.canvas.open & progress.state.canvas.attend)):
-                advance(steps - end)
-                break
-    return progress
+        progress = _close(progress, ending)
+        yield end, progress
+        if stride < steps and not any_open(progress.state.canvas):
+            return
+
+
+def any_open(canvas: Canvas) -> bool:
+    """Whether anything is still to be written."""
+    return bool(jnp.any(canvas.open & canvas.attend))
 
 
 def _first_rows(canvas: Canvas, rows: int) -> Canvas:

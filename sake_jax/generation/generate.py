@@ -3,8 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import math
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -12,13 +10,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from sake_jax.checks import require, whole
 from sake_jax.core import declared
 from sake_jax.generation.batch import pairs, rows_of, run_batch
 from sake_jax.generation.division import BatchResult, divide_work
 from sake_jax.generation.ending import TextEnd, checked
+from sake_jax.generation.identity import model_identity
 from sake_jax.generation.prompts import (
     Batch,
     Prompt,
@@ -35,8 +33,7 @@ from sake_jax.models import LanguageModel, NetworkDenoiser
 from sake_jax.progress import bar
 from sake_jax.samplers.perturbed import Perturbed
 from sake_jax.samplers.sampler import Sampler
-from sake_jax.sharding import to_host
-from sake_jax.typing import Key, Params
+from sake_jax.typing import Key
 from sake_jax.view import Canvas
 
 MOST_ROWS = 2**22
@@ -123,14 +120,8 @@ def generate(
     samples, batch = whole("samples", samples), whole("batch", batch)
     right = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     require(right, "key must be a random key", key, "pass jax.random.key(0)")
-    right = isinstance(sampler, Sampler)
-    require(right, "sampler must be a Sampler", sampler, "make one with sampler_for")
-    rule, remedy = "the sampler must be made for this model", "make it with lm"
+    check_sampler(lm, sampler)
     block = declared(sampler.denoiser, "block_size")
-    require(_is_for(sampler, lm), rule, "one for another network", remedy)
-    noisy = lm.config.mask_id is not None or sampler.process.decides
-    rule, remedy = "this sampler needs a model with a mask token", "use ancestral, or set mask_id"
-    require(noisy, rule, lm.config.family, remedy)
     rule = "samples of a prompt must fit into a batch where they repel each other"
     together = samples <= batch or not sampler.couples_samples
     require(together, rule, samples, "raise batch, or lower samples")
@@ -194,7 +185,8 @@ def generate(
                 raise NotFinite(_complaint(ran.bad, sampler.plan.steps), _in_order(done))
     order = [(p, s) for p in range(len(ids)) for s in range(samples)]
     info, tokens = stack(seen, order)
-    return Generation([done[pair] for pair in order], samples, settings, info, tokens)
+    own = getattr(lm, "given_tokenizer", None)
+    return Generation([done[pair] for pair in order], samples, settings, info, tokens, own)
 
 
 def replay(
@@ -225,17 +217,28 @@ def replay(
     if lm is None:
         from sake_jax.conversion import load  # a plain import of the library reads no checkpoints
 
-        rule, remedy = "the model must have come from a folder", "pass lm="
+        rule, remedy = "the model must have come from a folder", "pass lm=, as it was wrapped"
         require(model["folder"], rule, None, remedy)
         lm = load(model["folder"], dtype=model["dtype"])
     theirs = {name: part for name, part in model.items() if name != "folder"}
     mine = _as_known_to(theirs, json.loads(json.dumps(model_identity(lm))))
     changed = differences(theirs, mine)
     require(not changed, "the model must be the one that was saved", changed, "load that model")
-    sampler = rebuild(saved["sampler"], trusted)
+    sampler = rebuild(saved["sampler"], trusted, own=lm.denoiser)
     # Versions before 0.3 read the names of special tokens as these tokens, and did not say so.
     options = {"special_tokens": True} | saved["options"]
     return generate(lm, sampler, key=rebuild(saved["key"]), **options)
+
+
+def check_sampler(lm: LanguageModel, sampler: Sampler) -> None:
+    """Refuses a sampler that is not one for this model."""
+    right = isinstance(sampler, Sampler)
+    require(right, "sampler must be a Sampler", sampler, "make one with sampler_for")
+    rule, remedy = "the sampler must be made for this model", "make it with lm"
+    require(_is_for(sampler, lm), rule, "one for another network", remedy)
+    noisy = lm.config.mask_id is not None or sampler.process.decides
+    rule, remedy = "this sampler needs a model with a mask token", "use ancestral, or set mask_id"
+    require(noisy, rule, lm.config.family, remedy)
 
 
 def _is_for(sampler: Sampler, lm: LanguageModel) -> bool:
@@ -306,32 +309,6 @@ def _settings(lm: LanguageModel, sampler: Sampler, key, options: dict, strict: b
         if strict:
             raise
         return settings | {"incomplete": str(error)}
-
-
-def model_identity(lm: LanguageModel) -> dict:
-    """What tells a model from others: its config, its dtype, and some of its numbers.
-
-    >>> import sake_jax as sj
-    >>> model_identity(sj.load("tinystories"))["dtype"]
-    'float32'
-    """
-    first = [leaf.reshape(-1)[:64].tobytes() for leaf in to_host(_corners(lm.params))]
-    quantized = lm.config.network.quantized
-    return {
-        "config": describe_settings(lm.config, "config"),
-        "dtype": "int8" if quantized else lm.params["input"]["rows"].dtype.name,
-        "checksum": zlib.crc32(b"".join(first)),
-    }
-
-
-def _corners(params: Params) -> list[Array]:
-    """Of each array a part that holds its first 64 numbers; not flat, which would gather it."""
-
-    def corner(leaf: Array) -> Array:
-        after = [math.prod(leaf.shape[axis + 1 :]) for axis in range(leaf.ndim)]
-        return leaf[tuple(slice(-(-64 // max(count, 1))) for count in after)]
-
-    return [corner(leaf) for leaf in jax.tree.leaves(params)]
 
 
 def _names(names: Sequence[int] | None, count: int) -> list[int]:

@@ -45,6 +45,9 @@ def encode_prompts(
     listed = isinstance(prompts, Iterable) and not isinstance(prompts, str | bytes | Mapping)
     require(listed, rule, prompts, "put a single prompt in a list")
     prompts = list(prompts)
+    rule = "prompts must be a list of prompts, each a text or token ids"
+    single = bool(prompts) and all(isinstance(each, int | np.integer) for each in prompts)
+    require(not single, rule, prompts, "put a single prompt of token ids in a list: [[1, 2, 3]]")
     rule = "prompts must hold at least one prompt"
     require(prompts, rule, prompts, "an empty one is []")
     return [_encode(lm, at, prompt, special_tokens) for at, prompt in enumerate(prompts)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sake_jax.checks import shorten
 from sake_jax.generation.settings import rebuild
 from sake_jax.info import Info
 from sake_jax.journal import Journal, Line, wrong_line
@@ -70,6 +71,14 @@ class Generation:
     together, and `start` counts from the first column that is written."""
     trajectory: np.ndarray | None = None
     """(S, Q M, N) tokens after each step, if asked for, and if `info` is there."""
+    given_tokenizer: Any = None
+    """Of a model of one's own, which has no folder to find it in."""
+
+    def __repr__(self) -> str:
+        prompts = len(self.rows) // self.samples if self.samples else 0
+        first = self.rows[0] if self.rows else None
+        said = "" if first is None else f", first: {shorten(_said(first))}"
+        return f"Generation({prompts} prompts, {self.samples} samples of each{said})"
 
     @property
     def texts(self) -> list[list[str | None]]:
@@ -103,7 +112,9 @@ class Generation:
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer beside the model's weights, or None where there is none."""
+        """The model's tokenizer, given or beside its weights, or None where there is none."""
+        if self.given_tokenizer is not None:
+            return self.given_tokenizer
         folder = self.settings["model"]["folder"]
         try:
             return saved_tokenizer(None if folder is None else Path(folder))
@@ -144,6 +155,12 @@ class Generation:
     def _array(self, name: str, dtype: Any) -> np.ndarray:
         flat = np.asarray([getattr(row, name) for row in self.rows], dtype)
         return flat.reshape(-1, self.samples, flat.shape[-1])
+
+
+def _said(row: Row) -> str | list[int]:
+    """A row's text or, without a tokenizer, its tokens."""
+    own = [token for token, mine in zip(row.tokens, row.written, strict=True) if mine]
+    return own if row.text is None else row.text
 
 
 def finished(journal: Journal) -> dict[tuple[int, int], Row]:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sake_jax.checks import require, shorten
+from sake_jax.models import OwnDenoiser
 
 LARGEST = 10_000
 """Numbers an array may have: settings are for people to read."""
@@ -51,6 +52,8 @@ def describe_settings(value: Any, name: str = "settings") -> Any:
         return {
             "dict": {key: describe_settings(part, f"{name}.{key}") for key, part in value.items()}
         }
+    if isinstance(value, OwnDenoiser):
+        return {"own": value.name}  # its functions may stand anywhere: replay gets the model
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         described = {key: describe_settings(part, f"{name}.{key}") for key, part in fields.items()}
@@ -62,32 +65,33 @@ def describe_settings(value: Any, name: str = "settings") -> Any:
     return {"function": _path(value, name)}
 
 
-def rebuild(described: Any, trusted: Sequence[str] = ()) -> Any:
+def rebuild(described: Any, trusted: Sequence[str] = (), own: Any = None) -> Any:
     """The value that was described.
 
     Args:
       described: what `describe` gave, also after a way through JSON.
       trusted: names of modules, besides this library, whose classes and functions may be used;
         they are imported, which runs their code.
+      own: the denoiser of the model of one's own that was described, if there was one.
     """
     if isinstance(described, list):
-        return [rebuild(part, trusted) for part in described]
+        return [rebuild(part, trusted, own) for part in described]
     if not isinstance(described, dict):
         return described
     try:
-        return _rebuild(described, trusted)
+        return _rebuild(described, trusted, own)
     except (TypeError, LookupError, AttributeError, OverflowError) as error:
         rule, remedy = "settings must be what describe_settings wrote", "was the file changed?"
         raise ValueError(f"{rule}, got {shorten(described)} ({error}); {remedy}") from error
 
 
-def _rebuild(described: dict, trusted: Sequence[str]) -> Any:
+def _rebuild(described: dict, trusted: Sequence[str], own: Any) -> Any:
     """A value that is written as a dictionary, whose first word says what it is."""
     kind = next(iter(described), "nothing")
     if kind == "tuple":
-        return tuple(rebuild(described["tuple"], trusted))
+        return tuple(rebuild(described["tuple"], trusted, own))
     if kind == "dict":
-        return {key: rebuild(part, trusted) for key, part in described["dict"].items()}
+        return {key: rebuild(part, trusted, own) for key, part in described["dict"].items()}
     if kind == "array":
         return jnp.asarray(np.asarray(described["array"], described["dtype"]))
     if kind == "packed":
@@ -97,14 +101,19 @@ def _rebuild(described: dict, trusted: Sequence[str]) -> Any:
         require(_all_whole(described["key"]), rule, described["key"], remedy)
         data = jnp.asarray(described["key"], jnp.uint32)
         return jax.random.wrap_key_data(data, impl=described["impl"])
+    if kind == "own":
+        named = described["own"]
+        rule, remedy = f"settings name the model {named!r} of your own", "pass it as lm="
+        require(getattr(own, "name", None) == named, rule, getattr(own, "name", own), remedy)
+        return own
     if kind == "function":
         return _find(described["function"], trusted)
-    rule = "settings must hold tuple, dict, array, packed, key, function or class"
+    rule = "settings must hold tuple, dict, array, packed, key, function, own or class"
     require(kind == "class", rule, kind, "was this file written by describe?")
     cls = _find(described["class"], trusted)
     rule = f"{described['class']} must be a class of data"
     require(isinstance(cls, type) and dataclasses.is_dataclass(cls), rule, cls, "check the file")
-    return cls(**{key: rebuild(part, trusted) for key, part in described["fields"].items()})
+    return cls(**{key: rebuild(part, trusted, own) for key, part in described["fields"].items()})
 
 
 def _all_whole(given: Any) -> bool:

@@ -5,6 +5,7 @@
 2
 """
 
+from sake_jax.guidance.arrays import first_state as first_state
 from sake_jax.guidance.arrays import guided_logits as guided_logits
 from sake_jax.guidance.capped import capped as capped
 from sake_jax.guidance.compose import chain as chain

@@ -163,6 +163,22 @@ def when(guidance: Guidance, start: Number = 0.0, end: Number = 1.0) -> When:
     return When(guidance, start, number("end", end, at_least=0))
 
 
+def only_shapes(guidance: Guidance) -> bool:
+    """Whether all that a guidance does is `apply`, from logits to logits.
+
+    >>> import sake_jax as sj
+    >>> only_shapes(sj.chain(sj.top_p(0.9), sj.temperature(0.7))), only_shapes(sj.sake(1.0))
+    (True, False)
+    """
+    if isinstance(guidance, Chain):
+        return all(map(only_shapes, guidance.parts))
+    if isinstance(guidance, When):
+        return only_shapes(guidance.inner)
+    kind = type(guidance)
+    only_applies = kind.push is Guidance.push and kind.posterior is Guidance.posterior
+    return only_applies and not guidance.joint
+
+
 class Guided(Node):
     """What one step of guidance gives."""
 

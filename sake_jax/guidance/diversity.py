@@ -260,7 +260,8 @@ def diversity(
         see `sake_jax.guidance.objectives`. Kernel objectives of your own should compare
         rows through `collisions` or `density`, or `self_term` has nothing to act on; others
         must leave out padding, where `peers.weight` is 0.
-      strength: γ. With normalize="rms", 1 moves logits by about one nat.
+      strength: γ. With normalize="rms", 1 moves logits by about one nat. A negative one is not
+        refused, and does the opposite: what is drawn comes to look alike.
       bandwidth: σ of the semantic kernel: a number, or "median" or "mean" distance of the
         rows at each step, or a function `(squared distances, weights) -> squared σ`.
       attention_bandwidth: σ_attn of the kernel over positions, 20 by default; `vanishing`

@@ -21,6 +21,9 @@ def sake(strength: Number = 1.0, **options: Any) -> Diversity:
     of the rows, and the signal has unit RMS, so that γ means the same for every model.
     `paper_sake` is the literal reading.
 
+    A negative strength turns the push around: texts come to repeat themselves. The command line
+    refuses it.
+
     Which form for what: the default makes one sample less repetitive, and sharpens each
     position (Corr[z, ψ] > 0); `scope="batch", self_term=0.0` spreads the samples of a prompt.
 

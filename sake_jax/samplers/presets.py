@@ -87,6 +87,7 @@ def masked(
       drafts: how many canvases one read serves: fewer reads, the same tokens; see `sampler`.
     """
     one_of("ends", ends, ENDS)
+    length = whole("length", length)
     if block is None:
         block = BLOCK if length % BLOCK == 0 else length
     if ends != "free":

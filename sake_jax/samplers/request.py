@@ -48,7 +48,7 @@ class Request:
             "'none'; or some of them, as in 'sake+spread'."
         },
     )
-    strength: float = field(default=1.0, metadata={"help": "Of the guidance; 0 is none."})
+    strength: float = field(default=1.0, metadata={"help": "Of the guidance; 0 is none.", "min": 0})
     temperature: float = field(
         default=1.0, metadata={"help": "Of the draw; 0 is greedy.", "min": 0}
     )

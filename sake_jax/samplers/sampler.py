@@ -8,7 +8,7 @@ from flax import struct
 
 from sake_jax.checks import one_of, require, whole
 from sake_jax.core import Denoiser, Guidance, Plan, Process, Reveal, declared
-from sake_jax.guidance.compose import Chain, When, chain, identity
+from sake_jax.guidance.compose import Chain, chain, identity, only_shapes
 from sake_jax.guidance.shaping import is_greedy
 from sake_jax.info import RECORDS
 from sake_jax.node import Node
@@ -113,7 +113,7 @@ def sampler(
     if noise is gumbel and _is_greedy(draw):
         noise = still
     rule = "draw must only shape logits (temperature, filters)"
-    require(_only_shapes(draw), rule, draw, "put other guidances in guidance=")
+    require(only_shapes(draw), rule, draw, "put other guidances in guidance=")
     if reuse:
         require(reuse in (True, "stale"), "reuse must be True, False or 'stale'", reuse, "pick one")
         rule = "reuse=True needs a denoiser that does not look at the time"
@@ -189,14 +189,3 @@ def _check_denoiser(denoiser: Denoiser) -> None:
     require(not any(leaf is denoiser for leaf in leaves), rule, denoiser, remedy)
     rule, remedy = "denoiser.affine must be a class variable", "annotate it as ClassVar[bool]"
     require(not any(isinstance(leaf, bool) for leaf in leaves), rule, denoiser, remedy)
-
-
-def _only_shapes(guidance: Guidance) -> bool:
-    """Whether all that a guidance does is `apply`."""
-    if isinstance(guidance, Chain):
-        return all(map(_only_shapes, guidance.parts))
-    if isinstance(guidance, When):
-        return _only_shapes(guidance.inner)
-    kind = type(guidance)
-    only_applies = kind.push is Guidance.push and kind.posterior is Guidance.posterior
-    return only_applies and not guidance.joint

@@ -22,6 +22,7 @@ from sake_jax.sharding.axes import divisors as divisors
 from sake_jax.sharding.axes import format_divisors as format_divisors
 from sake_jax.sharding.axes import mesh as mesh
 from sake_jax.sharding.axes import mesh_of as mesh_of
+from sake_jax.sharding.axes import mesh_sizes as mesh_sizes
 from sake_jax.sharding.axes import padded as padded
 from sake_jax.sharding.axes import shard_shape as shard_shape
 from sake_jax.sharding.axes import sharding as sharding

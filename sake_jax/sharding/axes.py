@@ -76,6 +76,23 @@ def arrange(sizes: tuple[int, int, int], devices: Sequence[Any]) -> Mesh:
     return Mesh(placed, MESH_AXES, axis_types=(AxisType.Auto,) * 3)
 
 
+def mesh_sizes(text: str | None) -> dict[str, int]:
+    """Sizes for `mesh` from words such as "fsdp=4,tensor=2"; none for None.
+
+    >>> mesh_sizes("fsdp=4,tensor=2")
+    {'fsdp': 4, 'tensor': 2}
+    """
+    sizes: dict[str, int] = {}
+    for part in (text or "").split(","):
+        name, _, size = part.strip().partition("=")
+        if name:
+            rule = f"mesh must name axes of {', '.join(MESH_AXES)} with sizes"
+            good = name in MESH_AXES and size.isdigit() and int(size) > 0
+            require(good, rule, part, "write it as 'fsdp=4,tensor=2'")
+            sizes[name] = int(size)
+    return sizes
+
+
 def format_divisors(number: int, *more: int) -> str:
     """The divisors of a number, and more numbers, for an error message.
 

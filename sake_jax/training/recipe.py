@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, get_origin
 
-from sake_jax.checks import number, one_of, require
+from sake_jax.checks import number, one_of, require, spelling
 from sake_jax.conversion import family
 from sake_jax.files import write_atomically
 from sake_jax.models import DiTConfig, ModelConfig, TransformerConfig
@@ -215,7 +215,8 @@ def read(path: str | Path, data: str | Path | None = None) -> Recipe:
     kind = PairsData if "problems" in written.get("data", {}) else TextData
     parts = {"data": kind, "model": Model, "training": Training}
     unknown = sorted(written.keys() - parts.keys() - {"name"})
-    require(not unknown, f"{path} must have name, data, model, training", unknown, "mend it")
+    remedy = spelling(unknown, ("name", *parts)) if unknown else ""
+    require(not unknown, f"{path} must have name, data, model, training", unknown, remedy)
     sections = {name: _section(kind, name, written.get(name, {})) for name, kind in parts.items()}
     if isinstance(sections["data"], TextData):
         sections["data"] = _resolve(sections["data"], place, own=data is None and path in built_in)
@@ -260,7 +261,8 @@ def _resolve(data: TextData, place: Path, own: bool) -> TextData:
 def _section(kind: Any, name: str, given: dict[str, Any]) -> Any:
     fields: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(kind)}
     unknown = sorted(given.keys() - fields.keys())
-    require(not unknown, f"[{name}] must have some of {', '.join(fields)}", unknown, "mend it")
+    remedy = spelling(unknown, fields) if unknown else ""
+    require(not unknown, f"[{name}] must have some of {', '.join(fields)}", unknown, remedy)
     missing = dataclasses.MISSING
     required = [
         f.name

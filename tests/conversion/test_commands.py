@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import sake_jax as sj
 from conftest import GOLDENS
 from sake_jax import cli
-from sake_jax.cli.options import mesh_sizes
+from sake_jax.sharding import mesh_sizes
 
 
 def run(*arguments) -> tuple[int, str]:
@@ -36,6 +36,8 @@ def test_inspect_shows_config_sizes_and_parameters():
     assert code == 0
     for text in ("experts_per_token", "85,920", "blocks.mlp.gate.kernel", "2 × 6 × 48 × 24"):
         assert text in output
+    for letter, meaning in {"V": "tokens of the vocabulary", "K": "key and value heads"}.items():
+        assert any(letter in line.split() for line in output.splitlines() if meaning in line)
     code, output = run("inspect", GOLDENS / "llada_moe", "--json")
     found = json.loads(output)
     assert code == 0

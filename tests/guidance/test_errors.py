@@ -98,6 +98,10 @@ MISTAKES = {
         LeafyDenoiser(), sj.blocks(4, 4)
     ),
     "steps must be a multiple of the 2 blocks": lambda: sj.blocks(8, 3, 4),
+    "length must be at least 1, got 0": lambda: sj.masked(sj.testing.ToyDenoiser(), length=0),
+    "length must be a whole number, got '8'": lambda: sj.masked(
+        sj.testing.ToyDenoiser(), length="8"
+    ),
     "prompts must hold at least one": lambda: sj.canvas([], 4, mask_id=0),
     "denoiser must have read, head, tables": lambda: sj.sampler(object(), sj.blocks(4, 4)),
     "record must be one of": lambda: sj.sampler(

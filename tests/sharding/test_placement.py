@@ -145,5 +145,12 @@ def test_bad_meshes_say_what_would_do():
     six = dataclasses.replace(LLADA, H=6, K=6)
     with pytest.raises(ValueError, match="got 4; use 1 or 2 of the 8 devices, and data or fsdp"):
         fit.require_heads(six, {"data": 2, "fsdp": 1, "tensor": 4})  # 3 and 6 do not divide 8
-    with pytest.raises(ValueError, match="mesh must be one of 'auto', got 'best'"):
+    with pytest.raises(ValueError, match=r"mesh must name axes of .*, got 'best'"):
         sj.load(GOLDENS / "llada", mesh="best")
+
+
+def test_a_mesh_may_be_words():
+    mesh = (
+        sj.load(GOLDENS / "llada", mesh="fsdp=2, tensor=2").params["norm"]["weight"].sharding.mesh
+    )
+    assert dict(mesh.shape) == {"data": 1, "fsdp": 2, "tensor": 2}

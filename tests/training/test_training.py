@@ -355,7 +355,7 @@ def test_documents_are_split_and_lowered(folder):
         ("batch = 4", "batch = 0", "batch must be at least 1"),
         ("batch = 4", 'batch = "four"', "training.batch must be a int"),
         ("batch = 4", 'precision = "float8"', "training.precision must be one of"),
-        ("batch = 4", "bacth = 4", r"\[training\] must have some of"),
+        ("batch = 4", "bacth = 4", r"\[training\] must have .*; is 'bacth' meant to be 'batch'\?"),
         ("[training]", "[trainign]", "must have name, data, model, training"),
         ("context = 32", "context = 8", "context must be at least data.length"),
         ("context = 32", "context = 32\nblock = 4", "is for kind = 'bd3lm'"),
