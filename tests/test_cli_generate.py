@@ -303,6 +303,10 @@ def test_requests_become_samplers(lm):
     assert request(guidance="cfg").guided() == sj.chain(sj.classifier_free(1.0))
     entropy = sj.masked(lm, length=64, reveal=sj.reveal.low_entropy).reveal
     assert request(order="entropy").build(lm).reveal == entropy != usual.reveal
+    bold = request(order="even", crowd=1.0).build(lm)
+    assert bold.noise == sj.systematic(crowd=1.0)
+    assert bold.reveal == sj.reveal.stratified(sj.reveal.random)
+    assert bold.couples_samples and not usual.couples_samples
 
 
 def test_families_have_their_own_samplers():

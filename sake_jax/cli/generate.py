@@ -155,7 +155,8 @@ def _print(
         typer.echo(json.dumps(report, indent=1))
     elif scores:
         count = next(iter(results.values())).samples
-        chosen = typical_pairs(*scores)
+        plain, guided = scores
+        chosen = typical_pairs(plain, guided)
         texts = [[out.texts[at // count][at % count] for out in results.values()] for at in chosen]
         pairs = [
             Pair(at + 1, prompts[at // count], *both)

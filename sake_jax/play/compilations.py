@@ -16,7 +16,7 @@ EVENTS = {
 _of_thread = threading.local()
 
 
-def _listen(event: str, seconds: float, **about: object) -> None:
+def _listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
     """JAX calls this in the thread that traces or compiles."""
     counts = getattr(_of_thread, "counts", None)
     if counts is not None and event in EVENTS:

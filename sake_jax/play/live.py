@@ -5,7 +5,7 @@ let it grow.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -77,7 +77,7 @@ class LiveRun:
         self.tokenizing: AbstractContextManager[Any] = nullcontext()
         """Held while the tokenizer is used, where other threads use it too."""
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """What the page is told: "begin", a "step" for each step of both, "end"."""
         yield self._begin()
         streams = [
@@ -143,7 +143,7 @@ class LiveRun:
             "token": self.pieces.of(written),
             "chance": [hundredths(value) for value in log_p[rows, columns].tolist()],
         }
-        over = [None if still else step for still in is_open.any(axis=1).tolist()]
+        over = [None if still else step for still in np.any(is_open, axis=1).tolist()]
         return changes | {"over": over, "milliseconds": round(milliseconds, 2)}, tokens
 
 

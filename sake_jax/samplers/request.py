@@ -12,6 +12,7 @@ from sake_jax.core import Guidance
 from sake_jax.models import LanguageModel
 from sake_jax.samplers import reveal
 from sake_jax.samplers.auto import KINDS, sampler_for
+from sake_jax.samplers.noise import systematic
 from sake_jax.samplers.sampler import Sampler
 
 GUIDANCES = ("none", "sake", "spread", "paper", "cfg")
@@ -21,6 +22,7 @@ ORDERS = {
     "margin": reveal.margin,
     "entropy": reveal.low_entropy,
     "random": reveal.random,
+    "even": reveal.stratified(reveal.random),
     "leftmost": reveal.leftmost,
 }
 """Reveal rules by the words of `Request.order`."""
@@ -105,7 +107,18 @@ class Request:
         default="auto",
         metadata={
             "help": "Which tokens of a block are written first: the surest, by 'confidence', "
-            "'margin' or 'entropy'; 'random'; 'leftmost'; by the model's family if 'auto'."
+            "'margin' or 'entropy'; 'random'; 'even', at random but texts of a prompt begin at "
+            "different places; 'leftmost'; by the model's family if 'auto'."
+        },
+    )
+
+    crowd: float | None = field(
+        default=None,
+        metadata={
+            "help": "Texts of a prompt share out their draws among them; as long as m of them are "
+            "the same, they draw at m^CROWD times the temperature. To solve more, try 1 with "
+            "--order even and --temperature 0.1.",
+            "min": 0,
         },
     )
 
@@ -178,4 +191,5 @@ class Request:
             guidance=self._in_form(lm),
             draw=guidances.temperature(self.temperature),
             reveal=ORDERS[self.order],
+            noise=None if self.crowd is None else systematic(self.crowd),
         )
