@@ -231,7 +231,7 @@ def test_a_form_and_what_is_given():
     [
         (["x", "--guidance", "sakee"], "guidance must be one of"),
         (["x", "--guidance", "none", "--compare"], "--compare needs a guidance"),
-        (["x", "--model", "nowhere"], "the model must be tinystories"),
+        (["x", "--model", "nowhere"], "the model must be countdown-3 or tinystories"),
         (["x", "--length", "48", "--block", "32"], "length must be a multiple of block"),
         (["x", "--length", "500"], "must fit the model's context of 128"),
         (["x", "--top-p", "2"], "top_p's mass must be"),
@@ -306,7 +306,8 @@ def test_requests_become_samplers(lm):
     bold = request(order="even", crowd=1.0).build(lm)
     assert bold.noise == sj.systematic(crowd=1.0)
     assert bold.reveal == sj.reveal.stratified(sj.reveal.random)
-    assert bold.couples_samples and not usual.couples_samples
+    assert bold.couples_samples
+    assert not usual.couples_samples
 
 
 def test_families_have_their_own_samplers():
