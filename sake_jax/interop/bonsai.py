@@ -42,10 +42,11 @@ def load_model(
       mask_id: of the mask token.
       end_id: of the token that ends a text, and pads.
     """
-    described = {name: getattr(model.config, name) for name in (*SIZES, *MORE)}
+    sizes: Any = getattr(model, "config")  # noqa: B009, which no NNX module declares
+    described = {name: getattr(sizes, name) for name in (*SIZES, *MORE)}
     described |= {"mask_token_id": mask_id, "eos_token_id": end_id, "pad_token_id": end_id}
     for name in ("include_bias", "include_qkv_bias"):
-        described[name] = getattr(model.config, name, False)
+        described[name] = getattr(sizes, name, False)
     tied = not hasattr(model, "ff_out")
     ours = config(described | {"weight_tying": tied})
     stored = nnx.to_pure_dict(nnx.state(model))
