@@ -83,10 +83,11 @@ def _texts(lm, sampler, key, begun, part: Batch, ending: TextEnd, every: int, ho
         if end < sampler.plan.steps and bool(np.any(to_host(canvas.open & canvas.attend)[0])):
             tokens = to_host(canvas.tokens)[0, begun.generation_start :]
             yield _with_holes(tokens[shown].tolist(), lm.config.mask_id, ending, hole)
+    assert progress is not None, "a plan has a step at least"
     rows, bad = rows_of(progress, begun, part, ending)
     if bad:
         raise NotFinite("logits must be numbers, got NaN or infinity; check the weights.", rows)
-    yield rows[0].text
+    yield rows[0].text or ""
 
 
 def _with_holes(tokens: list[int], mask_id: int | None, ending: TextEnd, hole: str) -> str:

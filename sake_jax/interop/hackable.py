@@ -186,7 +186,7 @@ def from_guidance_fn(
             (field.name, getattr(function, field.name)) for field in dataclasses.fields(function)
         )
         numbers = {name: float(value) for name, value in fields if type(value) in (int, float)}
-        blank = copy.copy(function)
+        blank: Any = copy.copy(function)
         for name in numbers:  # the same program, whatever they are
             object.__setattr__(blank, name, 0.0)
         function = blank

@@ -77,9 +77,9 @@ class Scene:
 
     def near(self, ours: Array, theirs: Array, rule: str, remedy: str) -> None:
         """Equal within the tolerance, as a part of the largest number."""
-        ours, theirs = np.asarray(precise(ours)), np.asarray(precise(theirs))
-        largest = np.max(np.abs(ours), initial=1.0)
-        apart = float(np.max(np.abs(ours - theirs), initial=0.0) / largest)
+        one, two = np.asarray(precise(ours)), np.asarray(precise(theirs))
+        largest = np.max(np.abs(one), initial=1.0)
+        apart = float(np.max(np.abs(one - two), initial=0.0) / largest)
         hold(apart <= self.tolerance, rule, f"numbers {apart:.2g} of the largest apart", remedy)
 
 
