@@ -22,7 +22,7 @@ END_ID = 126081
 
 
 def load_model(
-    model: nnx.Module,
+    model: Any,
     *,
     folder: str | Path | None = None,
     mask_id: int = MASK_ID,
