@@ -1,5 +1,7 @@
 """Figures and tables that can be read: legends beside the data, whole words, honest axes."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ pytest.importorskip("matplotlib")
 def drawn(monkeypatch, draw):
     """The figure that a function saves."""
     saved = []
-    monkeypatch.setattr(figures, "write_atomically", lambda path, data: path)
+    monkeypatch.setattr(figures, "write_atomically", lambda path, data: Path(path))
     real = figures.save
     monkeypatch.setattr(
         figures, "save", lambda figure, *a: saved.append(figure) or real(figure, *a)

@@ -60,8 +60,8 @@ class Repeat:
 def parse_expression(expression: str) -> Any:
     """The tree of an expression that a whole text must match.
 
-    >>> parse_expression("ab?").parts[1]
-    Repeat(part=Characters(ranges=((98, 98),)), least=0, most=1)
+    >>> parse_expression("a[b-d]").parts[1]
+    Characters(ranges=((98, 100),))
     """
     try:
         parsed = parser.parse(expression)

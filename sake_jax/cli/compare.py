@@ -34,9 +34,9 @@ Scores = dict[str, np.ndarray]
 
 
 def score_pairs(
-    prompts: Sequence[str], runs: Sequence[sj.Generation], judge: sj.LanguageModel | None
+    prompts: Sequence[str], runs: Sequence[Any], judge: sj.LanguageModel | None
 ) -> list[Scores]:
-    """The measures of `LABELS` of each run, text by text; perplexity only with a judge.
+    """The measures of `LABELS` of each run, a `Generation`, text by text; perplexity only with a judge.
 
     Repetition is counted up to the end of a pair's shorter text: a text that ends early would look
     diverse.

@@ -43,9 +43,9 @@ def mbpp(
       limit: takes the first that many problems.
       execute: runs the programs.
     """
+    shots = whole("shots", shots, at_least=0, at_most=len(EXAMPLES))
     tasks = [record for record in _records(data, HUB) if record["task_id"] in ids]
     tasks = tasks[: None if limit is None else whole("limit", limit)]
-    shots = whole("shots", shots, at_least=0, at_most=len(EXAMPLES))
     source = data if examples is None else examples
     shown = "".join(_example(record) for record in _examples(source, shots))
     problems = tuple(

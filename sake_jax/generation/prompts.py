@@ -68,7 +68,7 @@ def _encode(lm: LanguageModel, index: int, prompt: Any, special_tokens: bool) ->
     right = all(isinstance(i, int | np.integer) and i is not True and i is not False for i in ids)
     least = HOLE if lm.config.mask_id is None else 0
     right = right and all(least <= i < size for i in ids)
-    require(right, rule, prompt, "is it another tokenizer's?")
+    require(right, rule, prompt, "encode it with this model's tokenizer")
     return [int(i) for i in ids]
 
 

@@ -56,7 +56,7 @@ def lm():
     "prompts",
     [None, 5, b"the dog", "the dog", {"the dog": 1}, [], [None], [b"the dog"], [5], [[2.5]],
      [["the"]], [[True]], [[None]], [[-1]], [[10**9]], [{"a": 1}], [{1, 2}], [bytearray(b"a")],
-     ["a\ud800"], ["\udcff"], [np.array([1.5])], [np.array([[1, 2]])], [object()]],
+     [1, 2, 3], ["a\ud800"], ["\udcff"], [np.array([1.5])], [np.array([[1, 2]])], [object()]],
 )  # fmt: skip
 def test_what_is_no_prompt_is_refused_in_words(prompts, lm):
     with pytest.raises(ValueError, match=r".+, got .+; .+\."):
@@ -161,7 +161,7 @@ HOSTILE = {
     "loops": (ENDLESS, "seconds of processor time"),
     "memory": ("{{ 'a' * 10000000000 }}", "MB of memory"),
     "doubling": ("{% set x = namespace(v='a') %}{% for i in range(60) %}"
-                 "{% set x.v = x.v ~ x.v %}{% endfor %}{{ x.v }}", "MB of memory"),
+                 "{% set x.v = x.v ~ x.v %}{% endfor %}{{ x.v }}", "(MB of memory|processor time)"),
     "length": ("{{ 'a' * 20000000 }}", "more than 16,777,216 characters"),
     "recursion": ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "RecursionError"),
     "no template": ("{% for %}", "TemplateSyntaxError"),

@@ -56,6 +56,9 @@ def test_options_are_what_the_page_begins_with(served, lm):
         "sampler": "masked",
         "cache": "dual",
         "order": "margin",
+        "drafts": "2",
+        "match": "[a-z ]*",
+        "crowd": 0.5,
         "samples": 3,
         "seed": 5,
     }
