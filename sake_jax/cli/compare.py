@@ -6,6 +6,7 @@ the interval of their mean difference leaves zero out.
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ Scores = dict[str, np.ndarray]
 def score_pairs(
     prompts: Sequence[str], runs: Sequence[Any], judge: sj.LanguageModel | None
 ) -> list[Scores]:
-    """The measures of `LABELS` of each run, a `Generation`, text by text; perplexity only with a judge.
+    """The measures of `LABELS` of each `Generation`, text by text; perplexity only with a judge.
 
     Repetition is counted up to the end of a pair's shorter text: a text that ends early would look
     diverse.
