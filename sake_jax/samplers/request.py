@@ -116,8 +116,8 @@ class Request:
         default=None,
         metadata={
             "help": "Texts of a prompt share out their draws among them; as long as m of them are "
-            "the same, they draw at m^CROWD times the temperature. To solve more, try 1 with "
-            "--order even and --temperature 0.1.",
+            "the same, they draw at m^CROWD times the temperature. Try 1 with --order even and "
+            "--temperature 0.1.",
             "min": 0,
         },
     )
