@@ -13,6 +13,7 @@ import numpy as np
 
 import sake_jax as sj
 from sake_jax.checks import one_of, require, whole
+from sake_jax.conversion import built_in
 from sake_jax.evaluate import Task, puzzle
 from sake_jax.evaluate.puzzles import GAMES, RIGHT
 from sake_jax.experiments.solve_methods import BASELINE, METHODS, ORDERS, Setting
@@ -57,11 +58,14 @@ def solve(
       progress: whether to show a bar.
       model: the folder in which `sake-jax train` has made other models than those in the box, each
         in one of its task's name.
-      tasks: names with commas, 'countdown-3,countdown-4,products' by default.
+      tasks: names with commas, of 'countdown-3,countdown-4,products'; by default those whose model
+        is in the box, or all in another folder.
       methods: names of `METHODS` with semicolons, all by default; the temperature is always there.
       samples: of a group that is to solve a problem, 32 by default. Votes are of five.
     """
-    chosen = [one_of("task", name, tuple(GAMES)) for name in (tasks or ",".join(GAMES)).split(",")]
+    usual = [name for name in GAMES if model is not None or name in built_in()]
+    named = usual if tasks is None else tasks.split(",")
+    chosen = [one_of("task", name, tuple(GAMES)) for name in named]
     chosen = chosen[:1] if quick else chosen
     count = whole("samples", (8 if quick else TOGETHER) if samples is None else samples)
     sizes, seeds = (QUICK, 1) if quick else (PROBLEMS, seeds)
@@ -72,7 +76,8 @@ def solve(
     study = Study(folder, {"experiment": "solve", "quick": quick}, progress)
     runs = []
     for name in chosen:
-        bench = Bench(name, name if model is None else trained(model, name), sizes)
+        in_box = model is None and name in built_in()
+        bench = Bench(name, name if in_box else trained(model or "runs", name), sizes)
         for aim, together in (("solve", count), ("vote", VOTERS)):
             about = bench.about | {"aim": aim, "samples": together}
             cells = [about | cell for method in compared for cell in grid(method, quick)]
