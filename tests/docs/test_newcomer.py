@@ -11,7 +11,7 @@ import pytest
 from newcomer import as_script, left_out
 from pages import ROOT, blocks
 
-NOT_CLONED = (".git", "build", "*.egg-info", "__pycache__", ".*_cache", "runs", "experiments")
+NOT_CLONED = (".git", "build", "*.egg-info", "__pycache__", ".*_cache", "runs")
 RECIPES = re.search(
     r"\{toctree\}\n:hidden:\n\n(.*?)```", (ROOT / "docs/recipes/index.md").read_text(), re.S
 )[1].split()
