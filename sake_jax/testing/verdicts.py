@@ -17,9 +17,7 @@ def hold(true: Any, rule: str, got: str, remedy: str) -> None:
 
 def same_distribution(a: Array, b: Array, rule: str, remedy: str) -> None:
     """Logits of any shape that must give the same probabilities."""
-    # Wide enough for spectral objectives: slopes such as that of λ^0.5 enlarge float32's rounding
-    # where eigenvalues are small, by how much depends on the processor (3e-5 was seen).
-    close(jax.nn.softmax(a), jax.nn.softmax(b), 1e-4, rule, "probabilities", remedy)
+    close(jax.nn.softmax(a), jax.nn.softmax(b), 2e-5, rule, "probabilities", remedy)
 
 
 def close(a: Any, b: Any, atol: float, rule: str, what: str, remedy: str) -> None:

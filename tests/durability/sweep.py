@@ -13,7 +13,9 @@ import shutil
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jobs
 
@@ -72,8 +74,23 @@ def compare(made: object, result: Path) -> int:
         result.write_text(text)
     if result.read_text() == text:
         return 0
-    print("made: ", text[:2000], "\nright:", result.read_text()[:2000])
+    for place, ours, right in differences(json.loads(text), json.loads(result.read_text())):
+        print(f"{place or 'all'}: made {str(ours)[:300]}, right is {str(right)[:300]}")
     return WRONG
+
+
+def differences(ours: Any, right: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two values of JSON differ, as deep inside as can be named."""
+    if isinstance(ours, dict) and isinstance(right, dict) and ours.keys() == right.keys():
+        pairs = [(name, ours[name], right[name]) for name in right]
+    elif isinstance(ours, list) and isinstance(right, list) and len(ours) == len(right):
+        pairs = list(zip(range(len(right)), ours, right, strict=True))
+    else:
+        pairs = []
+        if ours != right:
+            yield place, ours, right
+    for name, one, other in pairs:
+        yield from differences(one, other, f"{place}/{name}")
 
 
 def sweep(job: "jobs.Job", folder: Path, stride: int) -> dict:
