@@ -111,13 +111,15 @@ ENTRIES: dict[str, Entry] = {
     "diversity, collision": Entry("diversity", sj.diversity(collision, 1.0)),
     "diversity, renyi 2": Entry("diversity", sj.diversity(renyi(2), 1.0)),
     "diversity, renyi 3": Entry("diversity", sj.diversity(renyi(3), 1.0, normalize="none")),
-    # The slope of λ^0.5 enlarges float32's rounding at small eigenvalues: pushed by 1.0, one seed in
-    # forty breaks a law's tolerance; by 0.25, none of two hundred comes near it.
+    # The slope of λ^0.5 enlarges float32's rounding at small eigenvalues: pushed by 1.0, one seed
+    # in forty breaks a law's tolerance; by 0.25, none of two hundred comes near it.
     "diversity, renyi 0.5": Entry("diversity", sj.diversity(renyi(0.5), 0.25, source="expected")),
     "diversity, von Neumann": Entry("diversity", sj.diversity(von_neumann, 1.0)),
     "diversity, log determinant": Entry(
         "diversity", sj.diversity(log_determinant(0.01), 1.0, scope="batch")
     ),
+    "distinct": Entry("distinct", sj.distinct(1.5, foresight=0.5)),
+    "distinct, near": Entry("distinct", sj.distinct(sj.linear(2.0, 0.5), reach=1.5)),
     "odd": Entry("odd", sj.odd(sj.linear(8.0, 2.0))),
     "odd, sequential": Entry(
         "odd", sj.odd(4.0, features="embeddings", pool="mean", sequential=True)

@@ -51,6 +51,8 @@ MISTAKES = {
     "pool must be one of 'max'": lambda: sj.odd(pool="min"),
     "the ids of protect must be at least 0": lambda: sj.odd(protect=[-1]),
     "jitter must be at least 0": lambda: sj.odd(jitter=-1.0),
+    "foresight must be at most 1": lambda: sj.distinct(foresight=1.5),
+    "reach must be above 0": lambda: sj.distinct(reach=0.0),
     "quality must be at least 0": lambda: sj.dpp(quality=-1.0),
     "top must be a whole number": lambda: sj.dpp(top=0.5),
     "objective must be a function, got 'far'": lambda: sj.guidance.pooled("far"),

@@ -63,6 +63,7 @@ NEUTRAL = {
     "sake(0, exact)": sj.sake(0.0, gradient="exact"),
     "matches(.*)": sj.matches(".*", [*"abcdefghijklmnopq"]),  # the mask is a text too
     "diversity(0)": sj.diversity(sj.von_neumann, 0.0),
+    "distinct(0)": sj.distinct(0.0),
     "odd(0)": sj.odd(0.0),
     "dpp(0)": sj.dpp(0.0),
     "classifier_free(0)": sj.classifier_free(0.0),
