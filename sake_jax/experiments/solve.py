@@ -27,7 +27,7 @@ from sake_jax.typing import Key
 PROBLEMS = {"development": 64, "test": 200}
 """How many each split has."""
 QUICK = {"development": 6, "test": 12}
-QUICK_METHODS = (BASELINE, "SAKE across", "even draws and order")
+QUICK_METHODS = (BASELINE, "SAKE across", "distinct")
 GROUPS = {"solve": {"development": 1, "test": 2}, "vote": {"development": 4, "test": 4}}
 """Groups of samples that are drawn of each problem with one seed."""
 ROWS = 512

@@ -93,7 +93,7 @@ def _both(flags: Bool[Array, "Q M L"]) -> Bool[Array, "Q M M L"]:
 
 
 def distinct(
-    strength: Number = 1.0, *, foresight: Number = 0.3, reach: float | None = None
+    strength: Number = 1.0, *, foresight: Number = 0.1, reach: float | None = None
 ) -> Distinct:
     """Samples of a prompt keep from becoming the same text: z_iv - γ log(1 + n_iv).
 

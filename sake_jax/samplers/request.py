@@ -15,7 +15,7 @@ from sake_jax.samplers.auto import KINDS, sampler_for
 from sake_jax.samplers.noise import systematic
 from sake_jax.samplers.sampler import Sampler
 
-GUIDANCES = ("none", "sake", "spread", "paper", "cfg")
+GUIDANCES = ("none", "sake", "spread", "distinct", "paper", "cfg")
 ORDERS = {
     "auto": None,
     "confidence": reveal.confidence,
@@ -46,8 +46,9 @@ class Request:
         default="none",
         metadata={
             "help": "'sake': a text repeats itself less; 'spread': the texts of a prompt differ "
-            "more; 'paper': the paper's algorithm to the letter; 'cfg': closer to the prompt; "
-            "'none'; or some of them, as in 'sake+spread'."
+            "more; 'distinct': no two of them become the same, for problems that many answers solve; "
+            "'paper': the paper's algorithm to the letter; 'cfg': closer to the prompt; 'none'; or "
+            "some of them, as in 'sake+spread'."
         },
     )
     strength: float = field(default=1.0, metadata={"help": "Of the guidance; 0 is none.", "min": 0})
@@ -158,6 +159,7 @@ class Request:
             "none": guidances.identity,
             "sake": lambda: guidances.sake(self.strength, **width, **near),
             "spread": lambda: guidances.sake(self.strength, scope="batch", self_term=0.0, **width),
+            "distinct": lambda: guidances.distinct(self.strength),
             "paper": lambda: guidances.paper_sake(self.strength, **width, **near),
             "cfg": lambda: guidances.classifier_free(self.strength),
         }
