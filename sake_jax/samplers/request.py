@@ -46,9 +46,9 @@ class Request:
         default="none",
         metadata={
             "help": "'sake': a text repeats itself less; 'spread': the texts of a prompt differ "
-            "more; 'distinct': no two of them become the same, for problems that many answers solve; "
-            "'paper': the paper's algorithm to the letter; 'cfg': closer to the prompt; 'none'; or "
-            "some of them, as in 'sake+spread'."
+            "more; 'distinct': they keep from becoming the same one, for problems with many right "
+            "answers; 'paper': the paper's algorithm to the letter; 'cfg': closer to the prompt; "
+            "'none'; or some of them, as in 'sake+spread'."
         },
     )
     strength: float = field(default=1.0, metadata={"help": "Of the guidance; 0 is none.", "min": 0})
