@@ -20,6 +20,7 @@ from sake_jax.generation import batch
 from sake_jax.generation.prompts import batches, prompt_room
 from sake_jax.generation.settings import describe_settings, rebuild
 from sake_jax.samplers import loop
+from traces import programs
 
 KEY, EOS, MASK = jax.random.key(3), 256, 270
 PROMPTS = ["abc", "", "hello", "xyz"]
@@ -96,10 +97,10 @@ def test_prompts_of_one_room_share_a_program(lm):
     sampler = masked(lm, block=8)
     go = lambda prompt: sj.generate(lm, sampler, [prompt], key=KEY)  # noqa: E731
     go("abcde")
-    before = loop.advance_until._cache_size(), loop.begin_progress._cache_size()
+    before = programs(loop.advance_until, loop.begin_progress)
     go("abc")
     go("abcdefgh")
-    assert (loop.advance_until._cache_size(), loop.begin_progress._cache_size()) == before
+    assert programs(loop.advance_until, loop.begin_progress) == before
 
 
 def test_rooms_and_batches():

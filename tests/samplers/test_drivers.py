@@ -12,7 +12,7 @@ import sake_jax as sj
 from sake_jax import reveal
 from sake_jax.samplers import gumbel, loop
 from sake_jax.testing import ToyDenoiser, toy_params
-from traces import traced
+from traces import programs, traced
 
 KEY, MASK = jax.random.key(7), 270
 PROMPTS = [[1, 2, 3], [4, 5, 6, 7, 8], [9]]
@@ -47,9 +47,9 @@ def test_all_drivers_write_the_same(name):
 def test_a_stream_shows_every_step_and_compiles_once():
     sampler, params = masked(block=8, steps=4), model("llada").params
     *_, states = sj.run(sampler, params, KEY, canvas(), trajectory=True)
-    before = loop._scan_steps._cache_size()
+    (before,) = programs(loop._scan_steps)
     seen = [shown.tokens for shown, _ in sj.stream(sampler, params, KEY, canvas())]
-    assert loop._scan_steps._cache_size() == before + 1
+    assert programs(loop._scan_steps) == [before + 1]
     np.testing.assert_array_equal(np.stack(seen), states)
 
 

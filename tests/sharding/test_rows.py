@@ -7,12 +7,10 @@ import meshes
 import sake_jax as sj
 from sake_jax.generation.batch import filled
 from sake_jax.samplers import loop
+from traces import programs
 
 PROMPTS = [[1, 2, 3], [4, 5, 6, 7], [8, 9]]
-
-
-def programs() -> tuple[int, int]:
-    return loop.begin_progress._cache_size(), loop.advance_until._cache_size()
+LOOP = loop.begin_progress, loop.advance_until
 
 
 def test_rows_are_added_until_they_divide():
@@ -35,16 +33,16 @@ def test_generate_on_a_mesh_gives_the_same_texts_and_compiles_once():
     sampler = sj.masked(alone, length=4, draw=sj.temperature(0.9))
     options = {"key": meshes.KEY, "samples": 2, "batch": 6, "trajectory": True}
     expected = sj.generate(alone, sampler, PROMPTS, **options)
-    before, seen = programs(), []
+    before, seen = programs(*LOOP), []
     watch = lambda canvas: seen.append(canvas.tokens.shape)  # noqa: E731
     found = sj.generate(spread, sampler, PROMPTS, watch=watch, **options)
-    assert np.subtract(programs(), before).tolist() == [1, 1], "each step the same program"
+    assert np.subtract(programs(*LOOP), before).tolist() == [1, 1], "each step the same program"
     assert seen == [(6, 12)] * 4, "nobody sees the rows that were added"
     np.testing.assert_array_equal(found.tokens, expected.tokens)
     np.testing.assert_array_equal(found.trajectory, expected.trajectory)
     np.testing.assert_allclose(found.info.entropy, expected.info.entropy, atol=1e-4)
     again = sj.generate(spread, sampler, [[9, 8, 7], [6], [5, 4]], **options)
-    assert np.subtract(programs(), before).tolist() == [1, 1]
+    assert np.subtract(programs(*LOOP), before).tolist() == [1, 1]
     assert (again.tokens != found.tokens).any()
 
 
@@ -64,9 +62,9 @@ def test_a_stream_on_a_mesh_is_one_program():
     lm = meshes.load("llada", (2, 2, 2))
     sampler = sj.masked(lm, length=8, block=4, cache="dual", draw=sj.temperature(0.9))
     canvas = meshes.canvas_for(lm)
-    before = loop._scan_steps._cache_size()
+    (before,) = programs(loop._scan_steps)
     *_, (last, _) = sj.stream(sampler, lm.params, meshes.KEY, canvas, chunk=2)
-    assert loop._scan_steps._cache_size() == before + 1
+    assert programs(loop._scan_steps) == [before + 1]
     np.testing.assert_array_equal(
         last.tokens, sj.run(sampler, lm.params, meshes.KEY, canvas)[0].tokens
     )
