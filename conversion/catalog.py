@@ -15,7 +15,7 @@ def built_in() -> dict[str, Path]:
 
     >>> from sake_jax.conversion import built_in
     >>> list(built_in())
-    ['countdown-3', 'tinystories', 'tinystories-causal']
+    ['countdown-3', 'countdown-4', 'tinystories', 'tinystories-causal']
     """
     place = Path(str(resources.files("sake_jax"))) / "assets"
     return {file.parent.name: file.parent for file in sorted(place.glob(f"*/{CONFIG}"))}
@@ -34,9 +34,8 @@ def locate(path_or_name: str | Path) -> Path:
         return own[name]
     if path.exists():
         return path
-    rule = (
-        f"the model must be {' or '.join(own)}, a folder that exists, or a hub name 'owner/model'"
-    )
+    names = ", ".join(own)
+    rule = f"the model must be one of {names}, a folder that exists, or a hub name 'owner/model'"
     require(name.count("/") == 1 and not name.startswith((".", "/", "~")), rule, name, "check it")
     from huggingface_hub import snapshot_download
 

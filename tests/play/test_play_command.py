@@ -86,7 +86,7 @@ def test_special_tokens_are_text_unless_asked_for(served, lm):
     [
         (["--guidance", "sakee"], "guidance must be one of"),
         (["--length", 500], "must fit the model's context"),
-        (["--model", "nowhere"], "the model must be countdown-3 or tinystories"),
+        (["--model", "nowhere"], "the model must be one of countdown-3"),
         (["--chat"], "--chat needs a model with a chat template"),
         (["--host", "192.0.2.1"], "must be able to listen at 192.0.2.1"),  # no machine's
     ],

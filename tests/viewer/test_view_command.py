@@ -107,7 +107,7 @@ def test_one_run_alone(asked, tmp_path, monkeypatch, arguments):
     [
         (["--guidance", "sakee"], "guidance must be one of"),
         (["--out", "nowhere/run.html"], "must go into a folder that exists, got 'nowhere'"),
-        (["--model", "nowhere"], "the model must be countdown-3 or tinystories"),
+        (["--model", "nowhere"], "the model must be one of countdown-3"),
         (["--chat"], "--chat needs a model with a chat template"),
     ],
 )

@@ -30,7 +30,7 @@ def test_help_shows_examples():
         ("--plan h100:1 --rounds 3", "leave out --plan, or --rounds"),
         ("--plan h100:1 --no-growth --dtype int8", "leave out --plan, or --dtype and --growth"),
         ("--compile", "--compile is for plans"),
-        ("--model nowhere", "the model must be countdown-3 or tinystories"),
+        ("--model nowhere", "the model must be one of countdown-3"),
         ("--prompts 8,few", "prompts must be whole numbers"),
         ("--prompts 0", "such as 1,8,32"),
         ("--quick --prompts 8,5000", "context of 4096"),
