@@ -57,6 +57,14 @@ class Preset:
         return reported
 
 
+DISTINCT = Preset(
+    "distinct",
+    Request(guidance="distinct", strength=0.5, temperature=0.3, order="even", crowd=0.0),
+    "tinystories",
+)
+"""No row of the paper: what `experiment solve` found to solve most problems within many tries."""
+
+
 def preset(name: str) -> Preset:
     """A row by its name, such as "sake-0.2" or "top-p-0.95".
 
@@ -85,7 +93,7 @@ def presets() -> dict[str, Preset]:
         Preset(f"top-p-{value:g}", _request("none", 1.0, temperature=0.2, top_p=value))
         for value in TOP_PS
     ]
-    return {each.name: each for each in rows}
+    return {each.name: each for each in [*rows, DISTINCT]}
 
 
 def _request(guidance: str, strength: float, *, temperature: float, top_p: float) -> Request:
