@@ -118,8 +118,8 @@ ENTRIES: dict[str, Entry] = {
     "diversity, log determinant": Entry(
         "diversity", sj.diversity(log_determinant(0.01), 1.0, scope="batch")
     ),
-    "distinct": Entry("distinct", sj.distinct(1.5, foresight=0.5)),
-    "distinct, near": Entry("distinct", sj.distinct(sj.linear(2.0, 0.5), reach=1.5)),
+    "distinct": Entry("distinct", sj.distinct(1.5)),
+    "distinct, wide": Entry("distinct", sj.distinct(sj.linear(2.0, 0.5), bandwidth=2.5)),
     "odd": Entry("odd", sj.odd(sj.linear(8.0, 2.0))),
     "odd, sequential": Entry(
         "odd", sj.odd(4.0, features="embeddings", pool="mean", sequential=True)

@@ -139,10 +139,7 @@ METHODS: dict[str, SolveMethod] = {
         orders=EVEN,
         noise=lambda _: sj.systematic(crowd=1.0),
     ),
-    "distinct": SolveMethod(_grid([0.5, 1.0], [0.1, 0.3]), guidance=sj.distinct),
-    "distinct, even": SolveMethod(
-        _grid([0.5, 1.0], [0.1, 0.3]), guidance=sj.distinct, orders=EVEN, noise=even
-    ),
+    "distinct": SolveMethod(_grid([0.5, 1.0], [0.15, 0.3]), guidance=sj.distinct),
     "even, hot start": SolveMethod(
         _grid([2.0, 4.0], [0.15, 0.5]), draw=hot_start, orders=EVEN, noise=even
     ),

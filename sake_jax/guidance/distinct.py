@@ -3,16 +3,15 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from sake_jax.checks import number, require
 from sake_jax.core import Context, Guidance
-from sake_jax.typing import Leaf, Logits, Number
+from sake_jax.typing import Logits, Number
 
-LEAST = 1e-9
-"""Two positions that cannot agree count as agreeing with this chance, so that logarithms stay
-finite."""
 HIGHEST = jax.lax.Precision.HIGHEST
+LARGEST = 40.0
+"""Of an exponent that is one factor of a term; two of them stay inside float32."""
 
 
 class Distinct(Guidance):
@@ -24,21 +23,19 @@ class Distinct(Guidance):
     """
 
     strength: Number
-    foresight: Number
-    reach: Leaf
+    bandwidth: Number
 
     @property
     def couples_samples(self):
         return True
 
     def apply(self, logits, psi, state, ctx):
-        meetings = self.meetings(logits, ctx)
-        moved = logits - ctx.number(self.strength) * jnp.log1p(meetings)
+        moved = logits - ctx.number(self.strength) * jnp.log1p(self.alike(logits, ctx))
         return jnp.where(ctx.open[..., None], moved, logits), state, None
 
-    def meetings(self, logits: Logits, ctx: Context) -> Logits:
-        """(B, W, V) how many of the other samples are expected to be the same text, if this token
-        is written here."""
+    def alike(self, logits: Logits, ctx: Context) -> Logits:
+        """(B, W, V) how many of the other samples are the same text, if this token is written
+        here: n of `distinct`."""
         samples, rows = ctx.view.samples, logits.shape[0]
         rule = "telling samples apart must have 2 samples of each prompt or more"
         whole = samples > 1 and rows % samples == 0
@@ -47,83 +44,73 @@ class Distinct(Guidance):
         def by_prompt(of_rows: Array) -> Array:  # (Q·M, ...) -> (Q, M, ...)
             return of_rows.reshape(-1, samples, *of_rows.shape[1:])
 
-        # What a sample is at a position: its token where one is written, else a distribution.
-        written = jax.nn.one_hot(ctx.view.window(ctx.view.tokens), logits.shape[-1])
-        chances = jnp.where(ctx.open[..., None], jax.nn.softmax(logits), written)
-        chances = by_prompt(chances.astype(jnp.float32))
-        agreement = self._agreement(chances, by_prompt, ctx)
-        meet = jnp.exp(jnp.einsum("qijc,wc->qijw", agreement, self._weights(ctx)))
-        others = 1 - jnp.eye(samples, dtype=meet.dtype)
-        meet = meet * others[None, :, :, None]
-        expected = jnp.einsum("qijw,qjwv->qiwv", meet, chances, precision=HIGHEST)
+        predicted = jnp.where(ctx.open[..., None], jax.nn.softmax(logits.astype(jnp.float32)), 0)
+        counts = by_prompt(written(ctx, logits.shape[-1]) + jnp.sum(predicted, axis=1))
+        predicted = by_prompt(predicted)
+        bandwidth = jnp.broadcast_to(ctx.number(self.bandwidth, 2), (rows, 1))
+        inverse = 1 / jnp.square(by_prompt(bandwidth))  # (Q, M, 1)
+        # With v written at a position, a sample's counts are b_i - p_ic + e_v, and the squared
+        # distance to b_j is |r|² + 2 r_v + 1 with r = b_i - p_ic - b_j. The part that depends on v
+        # is a product of something of i and something of j, so that pairs meet in matrix products.
+        apart = self._distances(counts, predicted)
+        kernel = jnp.exp(-(apart + 1) * inverse[..., None])  # (Q, M, M, W)
+        kernel = kernel * (1 - jnp.eye(samples))[None, :, :, None]
+        # Around their mean both factors are moderate, unless a text has a token far more often than
+        # the others; it is unlike them then, whatever the factor is.
+        middle = jnp.mean(counts, axis=1, keepdims=True)
+        scale = 2 * inverse
+        theirs = jnp.exp(jnp.clip((counts - middle) * scale, -LARGEST, LARGEST))
+        rest = (counts - middle)[:, :, None] - predicted
+        mine = jnp.exp(jnp.clip(-rest * scale[:, :, None], -LARGEST, LARGEST))
+        expected = mine * jnp.einsum("qijw,qjv->qiwv", kernel, theirs, precision=HIGHEST)
         return expected.reshape(logits.shape)
 
-    def _agreement(self, chances: Array, by_prompt, ctx: Context) -> Float[Array, "Q M M L"]:
-        """The logarithm of the chance that two samples say the same at a column, raised to
-        `foresight` where one of them has not yet written it."""
-        view = ctx.view
-        tokens, is_open = by_prompt(view.tokens), by_prompt(view.open & view.attend)
-        # What was given, and padding, is no part of what samples say.
-        said = by_prompt(view.attend & ~view.open & ~view.prompt)
-        differ = (tokens[:, :, None] != tokens[:, None, :]) & _both(said)
-        # Outside of the window nothing is predicted: what is not yet written there may agree.
-        columns = jnp.where(differ, jnp.log(LEAST), 0.0)
-        equal = jnp.einsum("qiwv,qjwv->qijw", chances, chances, precision=HIGHEST)
-        here = jnp.log(jnp.clip(equal, LEAST, 1.0))
-        foresight = jnp.broadcast_to(ctx.number(self.foresight, 1), view.tokens.shape[:1])
-        power = jnp.where(_both(said), 1.0, by_prompt(foresight)[:, :, None, None])
-        power = jnp.where(_both(said | is_open), power, 0.0)
-        start = view.window_start
-        here = here * jax.lax.dynamic_slice_in_dim(power, start, view.width, axis=3)
-        return jax.lax.dynamic_update_slice_in_dim(columns, here, start, axis=3)
-
-    def _weights(self, ctx: Context) -> Float[Array, "W L"]:
-        """How much agreement at a column counts for a position of the window: not at all at its own
-        column, less with the distance if there is a `reach`."""
-        columns = jnp.arange(ctx.view.tokens.shape[1])
-        own = ctx.view.window_start + jnp.arange(ctx.view.width)
-        away = jnp.square(columns[None, :] - own[:, None]).astype(jnp.float32)
-        near = jnp.ones_like(away) if self.reach is None else jnp.exp(-away / (2 * self.reach**2))
-        return jnp.where(away > 0, near, 0.0)
+    def _distances(
+        self, counts: Float[Array, "Q M V"], predicted: Float[Array, "Q M W V"]
+    ) -> Float[Array, "Q M M W"]:
+        """|b_i - p_ic - b_j|², of each position c of sample i."""
+        between = jnp.sum(jnp.square(counts[:, :, None] - counts[:, None, :]), axis=-1)
+        own = jnp.einsum("qiwv,qiv->qiw", predicted, counts, precision=HIGHEST)
+        with_theirs = jnp.einsum("qiwv,qjv->qijw", predicted, counts, precision=HIGHEST)
+        size = jnp.sum(jnp.square(predicted), axis=-1)
+        across = 2 * (own[:, :, None] - with_theirs) - size[:, :, None]
+        return jnp.maximum(between[..., None] - across, 0)
 
 
-def _both(flags: Bool[Array, "Q M L"]) -> Bool[Array, "Q M M L"]:
-    """Whether it is so of both of two samples."""
-    return flags[:, :, None] & flags[:, None, :]
+def written(ctx: Context, vocabulary: int) -> Float[Array, "B V"]:
+    """How often each row has written each token; what was given, and padding, does not count."""
+    view = ctx.view
+    said = view.attend & ~view.open & ~view.prompt
+    row = jnp.arange(said.shape[0])[:, None]
+    return (
+        jnp.zeros((said.shape[0], vocabulary), jnp.float32)
+        .at[row, view.tokens]
+        .add(said.astype(jnp.float32))
+    )
 
 
-def distinct(
-    strength: Number = 1.0, *, foresight: Number = 0.1, reach: float | None = None
-) -> Distinct:
-    """Samples of a prompt keep from becoming the same text: z_iv - γ log(1 + n_iv).
+def distinct(strength: Number = 1.0, *, bandwidth: Number = 1.0) -> Distinct:
+    """Samples of a prompt keep from becoming the same text: z_ic(v) - γ log(1 + n_ic(v)).
 
-    n_iv is the number of the other samples j that are expected to end as the same text as sample i
-    if it writes v here: Σ_j p_j(v) Π_c a_ij(c)^β over the other columns c, where a_ij(c) is the
-    chance that both say the same there, Σ_v p_i(v) p_j(v), with p the token that is written or the
-    distribution that is predicted; β is `foresight` at columns that one of them has not written
-    yet, and 1 at the others. A sample whose text differs from all others already is left alone.
+    n_ic(v) is how many of the other samples are the same text as sample i if it writes v at c:
+    Σ_j exp(-|b_i(c → v) - b_j|² / σ²), where b counts a sample's tokens, those that are written and
+    those that are predicted, and b(c → v) has v in the place of what is predicted at c. Texts of
+    the same tokens in another order are the same; a sample unlike all others is left alone.
 
-    With β = 1 it is the gradient of the expected number of pairs of equal texts, which is M²/2
-    times what the order-2 Rényi entropy of the samples is the logarithm of: SAKE's objective, with
-    whole texts in the place of rows. Dividing chances by (1 + n)^γ shares samples out among tokens
-    as seats are among parties: with γ = 1, in proportion to their chances.
+    This is SAKE with a sample's counts in the place of a position's features: Σ_ij of the same
+    kernel is what the order-2 Rényi entropy of the samples is the logarithm of, and the gap that v
+    makes in it is taken as it is, without a linear approximation. Dividing a token's chance by
+    (1 + n)^γ shares samples out among tokens as seats are among parties.
 
     >>> import sake_jax as sj
     >>> sampler = sj.masked(
-    ...     sj.testing.ToyDenoiser(), length=8, guidance=sj.distinct(1.0), draw=sj.temperature(0.3)
+    ...     sj.testing.ToyDenoiser(), length=8, guidance=sj.distinct(1.0), draw=sj.temperature(0.15)
     ... )
     >>> sampler.couples_samples  # so `generate` keeps the samples of a prompt together
     True
 
     Args:
       strength: γ.
-      foresight: β, from 0, as if what is not written will agree, to 1, as if every position were
-        drawn without regard to the others, so that long texts hardly ever meet.
-      reach: how far, in columns, agreement counts; samples then keep from saying the same thing at
-        the same place. None: the whole text.
+      bandwidth: σ, in tokens: texts that differ in one token count as exp(-2/σ²) of the same.
     """
-    return Distinct(
-        number("strength", strength),
-        number("foresight", foresight, at_least=0, at_most=1),
-        None if reach is None else number("reach", reach, above=0, schedule=False),
-    )
+    return Distinct(number("strength", strength), number("bandwidth", bandwidth, above=0))
