@@ -91,30 +91,31 @@ def test_tokens_and_info_are_those_of_steps(case):
     assert reads(info).min() < 8, "no draft was ever right"
 
 
-ILL_CONDITIONED = {"dpp": 1e-4}
-"""How far log-probabilities may lie apart where a guidance enlarges float32's rounding."""
+HEATS = (0.0, 0.3, 0.9)
+HELD_APART = ("capped", "dpp", "odd", "odd, sequential")
+"""Guidances that hold equal samples a thousandth apart and push along the difference, of which
+float32 has three digits fewer: the last bit of the weights moves a stepwise run's log-probabilities
+by 1e-4 to 2.5e-4 with `dpp`, as much as another batch size does. A wrong step moves them by 1e-2 and
+more, and is seen by its tokens."""
 
 
-@pytest.mark.parametrize("name", few_quick(registry.ENTRIES, 0))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", registry.ENTRIES)
 def test_with_every_guidance(name):
-    """Each with other numbers of drafts and temperatures, alternately with a cache."""
+    """With 2, 4 and 8 canvases at three temperatures, alternately with a cache."""
     at = list(registry.ENTRIES).index(name)
-    drafts, heat = CASES[at % len(CASES)]
     options = {
         "guidance": registry.ENTRIES[name].guidance,
-        "draw": sj.temperature(heat),
         "cache": ("none", "dual", "prefix")[at % 3],
         "record": ("brief", "signal")[at % 2],
     }
-    cond = 1 if "label" in name else None
-    make, start = lambda k: toy(k, **options), toy_canvas(cond=cond)  # noqa: E731
-    plain, drafted = (sj.run(make(k), toy_params(0), KEY, start) for k in (1, drafts))
-    assert_same(plain, drafted, ILL_CONDITIONED.get(name, TOLERANCE))
-    if name in ILL_CONDITIONED:
-        # Not the drafts': the last bit of the weights moves a stepwise run by more.
-        nudged = jax.tree.map(lambda leaf: leaf * np.float32(1 + 2**-23), toy_params(0))
-        other, _ = sj.run(make(1), nudged, KEY, start)
-        assert np.abs(plain[0].log_p - other.log_p).max() > ILL_CONDITIONED[name]
+    start = toy_canvas(cond=1 if "label" in name else None)
+    for heat in HEATS:
+        make = lambda k, heat=heat: toy(k, draw=sj.temperature(heat), **options)  # noqa: E731
+        plain = sj.run(make(1), toy_params(0), KEY, start)
+        for drafts in (2, 4, 8):
+            drafted = sj.run(make(drafts), toy_params(0), KEY, start)
+            assert_same(plain, drafted, 1e-3 if name in HELD_APART else TOLERANCE)
 
 
 @pytest.mark.parametrize("name", few_quick(REVEALS, 0))
@@ -135,13 +136,16 @@ def test_a_network_with_a_cache(cache, rows):
 FAMILIES = ["bd3lm", "dream", "sdar", "llada", "llada2", "llada_moe", "illada"]
 
 
-@pytest.mark.parametrize("family", few_quick(FAMILIES, 0))
-@pytest.mark.parametrize("case", few_quick([(4, 0.9), (2, 0.0), (8, 0.3)], 1))
-def test_every_family_with_goldens(family, case):
-    drafts, heat = case
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_with_goldens(family):
     lm = load(family)
-    make = lambda k: sampler_for(lm, sj.sake(1.0), draw=sj.temperature(heat), drafts=k)  # noqa: E731
-    both(make, drafts, lm.params, canvas_for(lm))
+    for heat in HEATS:
+        draw = sj.temperature(heat)
+        make = lambda k, draw=draw: sampler_for(lm, sj.sake(1.0), draw=draw, drafts=k)  # noqa: E731
+        plain = sj.run(make(1), lm.params, KEY, canvas_for(lm))
+        for drafts in (2, 4, 8):
+            assert_same(plain, sj.run(make(drafts), lm.params, KEY, canvas_for(lm)))
 
 
 @pytest.mark.slow
