@@ -80,7 +80,9 @@ def test_many_at_once_inside_a_program(axes):
     )
     ours = jax.jit(jax.vmap(grouped_product, in_axes=axes))(*own)
     for at, one in enumerate(ours):
-        taken = [x if axis is None else jnp.take(x, at, axis) for x, axis in zip(own, axes, strict=True)]
+        taken = [
+            x if axis is None else jnp.take(x, at, axis) for x, axis in zip(own, axes, strict=True)
+        ]
         np.testing.assert_allclose(one, jax.lax.ragged_dot(*taken), atol=1e-5)
     program = jax.make_jaxpr(jax.vmap(grouped_product, in_axes=axes))(*own)
     assert ("f32[24,5]" in str(program)) == (axes[1] is None), "one product of all 24 rows"
