@@ -102,7 +102,7 @@ def test_a_family_made_from_another_does_not_take_its_models_names(monkeypatch):
     """Else the one that is listed last would say how LLaDA-8B is sampled."""
     own = dataclasses.replace(family("llada"), name="mine", sampler="ancestral")
     monkeypatch.setattr(families, "FAMILIES", (*families.FAMILIES, own))
-    with pytest.raises(ValueError, match="must belong to one family, got .*'llada-8b', 'llada'"):
+    with pytest.raises(ValueError, match=r"must belong to one family, got .*'llada-8b', 'llada'"):
         model_config("llada-8b")
     own = dataclasses.replace(own, published={})
     monkeypatch.setattr(families, "FAMILIES", (*families.FAMILIES[:-1], own))

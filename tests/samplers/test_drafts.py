@@ -94,8 +94,8 @@ def test_tokens_and_info_are_those_of_steps(case):
 HEATS = (0.0, 0.3, 0.9)
 HELD_APART = ("capped", "dpp", "odd", "odd, sequential", "odd, protected")
 """Guidances that hold equal samples a little apart and push along the difference, of which
-float32 has fewer digits. The last bit of the weights moves the log-probabilities of a stepwise
-run by 2e-4 with `dpp` and by 2e-2 where a cap is searched for as well; so does another batch size."""
+float32 has fewer digits. The last bit of the weights moves the log-probabilities of a stepwise run
+by 2e-4 with `dpp`, by 2e-2 where a cap is searched for as well; so does another batch size."""
 
 
 def rounding(sampler, params, start) -> float:
