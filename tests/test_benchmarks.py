@@ -6,6 +6,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import sake_jax as sj
@@ -153,6 +154,23 @@ def test_drafts_are_counted(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "| none | 0.9 | dual | 1.00 |" in done.stdout
     assert json.loads(file.read_text())["reads"][0]["steps"]["4"] > 1
+
+
+@pytest.mark.slow
+def test_a_step_is_taken_apart(tmp_path):
+    """Its parts add up to it."""
+    file = tmp_path / "step.json"
+    script = [sys.executable, FOLDER / "step.py", "--quick", "--json", str(file)]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "| attention |" in done.stdout
+    (found,) = json.loads(file.read_text())
+    step = load("step")
+    *inside, (name, seconds, flops), _, roof = step.parts(found)
+    assert name == step.STEP
+    assert sum(part[2] for part in inside) == pytest.approx(flops)
+    np.testing.assert_allclose(sum(part[1] for part in inside), seconds)
+    assert roof[2] == 2 * 256**3
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ class CostCounter:
             return self._walk(params["body_jaxpr"].jaxpr, marks[first:])
         if name == "cond":
             return self._choice(params, marks[1:])
-        for key in ("jaxpr", "call_jaxpr"):
+        for key in ("jaxpr", "call_jaxpr", "call"):  # the last: with a rule for vmap
             if key in params:
                 inner = params[key]
                 jaxpr = inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
