@@ -87,17 +87,14 @@ def written(lm, prompts, length=12, samples=2, align=1, only=None, **options):
     return tokens
 
 
-BLOCKS = [
-    (name, block)
-    for name in ("llada2", "sdar, experts", "fast_dllm", *(n for n in TRANSFORMERS if "," in n))
-    for block in ((None, 6) if name == "llada2" else (None, 4))
-]
+BLOCKS = [(name, block) for name in TRANSFORMERS for block in (None, 4)]
 
 
-@pytest.mark.parametrize(("name", "block"), few_quick(dict.fromkeys(BLOCKS), 1))
-def test_blocks_with_a_cache_and_in_company(name, block, tmp_path):
+@pytest.mark.parametrize("case", few_quick(BLOCKS, 1), ids=str)
+def test_blocks_with_a_cache_and_in_company(case, tmp_path):
     """The exact cache changes no token, in blocks of the file's size or another; nor do other
     prompts in the batch, whose padding is on the left."""
+    name, block = case
     write(tmp_path, name)
     lm = sj.load(tmp_path)
     size = block or lm.config.network.block_size
