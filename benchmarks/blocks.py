@@ -4,8 +4,8 @@ A network in the form of SDAR's (Qwen3) with random weights, batch 1, blocks of 
 each, by the length of the text. Both sides write the same tokens, or it stops. Then one layer's
 experts in the proportions of LLaDA2-mini, against a dense MLP as wide as what a token goes through:
 by our own way on a CPU, and by `jax.lax.ragged_dot`, which multiplies every row with every expert
-there. All sides in turn, on at most two cores; ratios are of medians, with 95 % intervals from a bootstrap
-over the rounds. Operations are counted from the traces, loops by their rounds.
+there. All sides in turn, on at most two cores; ratios are of medians, with 95 % intervals from a
+bootstrap over the rounds. Operations are counted from the traces, loops by their rounds.
 
     python benchmarks/blocks.py [--repeats 5] [--json results.json] [--quick]
 """
@@ -150,7 +150,8 @@ def table(found: dict[str, Any]) -> str:
         body.append([f"{part['rows']:,}", read, ms(part, DENSE), *ratios, f"{flops:.2f}"])
     lines += rows_of(*body)
     cores = max(part["others"] for part in [*found["lengths"], *found["experts"]])
-    lines += [f"Other processes used up to {cores:.2f} of them meanwhile{', TOO MANY' * (cores > 0.1)}."]
+    busy = ", TOO MANY" * (cores > 0.1)
+    lines += [f"Other processes used up to {cores:.2f} of them meanwhile{busy}."]
     return "\n".join(lines)
 
 
