@@ -12,7 +12,7 @@ from held_out import DITS, EVERY, GEMMAS, TRANSFORMERS, tensors_of, write
 
 import sake_jax as sj
 from networks import close
-from sake_jax.conversion import convert, export, open_checkpoint, verify
+from sake_jax.conversion import convert, export, family, open_checkpoint, verify
 from tiers import few_quick
 
 KEY = jax.random.key(4)
@@ -58,6 +58,12 @@ def test_converted_verified_and_exported_bit_for_bit(name, tmp_path):
     assert again.source.shapes.keys() == tensors.keys()
     for path, tensor in tensors.items():
         assert again.source.read(path, ()).tobytes() == tensor.tobytes(), path
+
+
+def test_llada2_without_the_sum_of_one_is_refused():
+    """Its original ignores the entry, others follow it: neither reading is known to be right."""
+    with pytest.raises(ValueError, match="norm_topk_prob in config.json must be True"):
+        family("llada2").config(TRANSFORMERS["llada2"] | {"norm_topk_prob": False})
 
 
 def sampler_of(lm, **options):
