@@ -7,7 +7,7 @@ by our own way on a CPU, and by `jax.lax.ragged_dot`, which multiplies every row
 there. All sides in turn, on at most two cores; ratios are of medians, with 95 % intervals from a
 bootstrap over the rounds. Operations are counted from the traces, loops by their rounds.
 
-    python benchmarks/blocks.py [--repeats 5] [--json results.json] [--quick]
+    python benchmarks/blocks.py [--repeats 5] [--json results.json] [--quick] [--count]
 """
 
 import argparse
@@ -73,6 +73,8 @@ def measure_length(c: TransformerConfig, length: int, repeats: int) -> dict[str,
         given = sampler, lm.params, jax.random.key(0), canvas
         sides[name] = run_side(given)
         flops[name] = count(sj.run, *given, plan=sampler.plan)
+    if not repeats:
+        return {"length": length, "steps": steps, "flops": flops}
     found = measure_in_turn(f"{length} columns", sides, repeats, [CACHED], require_equal)
     return found | {"length": length, "steps": steps, "flops": flops}
 
@@ -97,6 +99,10 @@ def measure_experts(c: TransformerConfig, rows: int, repeats: int) -> dict[str, 
     }
     chosen = c.experts_per_token
     flops = {name: count(f, s, x, chosen=chosen) for name, (f, s) in functions.items()}
+    read = distinct_experts(c.experts, chosen, rows)
+    counted = {"rows": rows, "flops": flops, "read": read, "experts": c.experts}
+    if not repeats:
+        return counted
     compiled = {}
     for name, (function, state) in functions.items():
         # The second way of the same layer is looked up while its program is made.
@@ -105,8 +111,7 @@ def measure_experts(c: TransformerConfig, rows: int, repeats: int) -> dict[str, 
             compiled[name] = jax.jit(function).lower(state, x).compile(), state
     sides = {name: layer_side(program, state, x) for name, (program, state) in compiled.items()}
     found = measure_in_turn(f"{rows} rows", sides, repeats, [DENSE], require_close)
-    read = distinct_experts(c.experts, chosen, rows)
-    return found | {"rows": rows, "flops": flops, "read": read, "experts": c.experts}
+    return found | counted
 
 
 def as_function(module: nnx.Module) -> tuple[Callable, Any]:
@@ -155,6 +160,23 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def counted_table(found: dict[str, Any]) -> str:
+    """What was counted, as Markdown, where nothing was measured."""
+    lines = [f"{found['network']}; counted, not measured."]
+    body = [["columns", "steps", "operations without a cache, in those with the exact one"]]
+    for part in found["lengths"]:
+        ratio = part["flops"][PLAIN] / part["flops"][CACHED]
+        body.append([f"{part['length']:,}", str(part["steps"]), f"{ratio:.2f}"])
+    lines += [*rows_of(*body), found["experts network"]]
+    body = [["rows", "experts read", "operations, in those of a dense layer as wide as is active"]]
+    for part in found["experts"]:
+        ratio = part["flops"][OURS] / part["flops"][DENSE]
+        body.append(
+            [f"{part['rows']:,}", f"{part['read']:.0f} of {part['experts']}", f"{ratio:.2f}"]
+        )
+    return "\n".join([*lines, *rows_of(*body)])
+
+
 def sizes_of(c: TransformerConfig) -> str:
     return f"{c.N} layers, D {c.D:,}, F {c.F:,}, V {c.V:,}, blocks of {c.block_size}"
 
@@ -163,16 +185,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="tiny: to see that it runs")
+    parser.add_argument("--count", action="store_true", help="operations alone, without times")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):  # XLA makes as many threads as it finds cores
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     c, layer, lengths, rows = SDAR, EXPERTS, LENGTHS, ROWS
-    repeats = options.repeats
+    repeats = 0 if options.count else options.repeats
     if options.quick:
         c = dataclasses.replace(SDAR, V=64, D=16, N=1, head_dim=8, F=16, block_size=4)
         layer = dataclasses.replace(EXPERTS, D=16, F=8, shared_F=8)
-        lengths, rows, repeats = (8, 16), (4,), 2
+        lengths, rows, repeats = (8, 16), (4,), min(repeats, 2)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     found = {
         "network": sizes_of(c),
@@ -182,7 +205,7 @@ def main() -> None:
         "lengths": [measure_length(c, length, repeats) for length in lengths],
         "experts": [measure_experts(layer, count, repeats) for count in rows],
     }
-    print(table(found))
+    print(counted_table(found) if options.count else table(found))
     if options.json:
         write_atomically(options.json, json.dumps(found, indent=1))
 
