@@ -206,3 +206,15 @@ def test_characters_are_valid_json():
     assert found["spread + the form"].valid == 1
     assert found["spread + the form"].names > 1
     assert 0 < found["spread + the form"].pairs <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--count"], []], ids=["counted", "timed"])
+def test_blocks_and_experts_are_compared(words):
+    """It stops by itself if the cache changes a token, or if the two ways of experts differ."""
+    script = [sys.executable, FOLDER / "blocks.py", "--quick", *words]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "| 16 | 8 |" in done.stdout
+    assert "| 4 | 26 of 64 |" in done.stdout
+    assert ("first run" in done.stderr) != bool(words), "times are taken unless counted"

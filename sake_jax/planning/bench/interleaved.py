@@ -77,10 +77,13 @@ def ratio(a: list[float], b: list[float]) -> list[float]:
 
 
 def other_cpu_seconds() -> float:
-    """Processor time that everything else on the machine has used so far; 0 where unknown."""
+    """Processor time that everything else has used so far on the cores that this process may use;
+    0 where unknown."""
     try:
-        ticks = [int(field) for field in Path("/proc/stat").read_text().split()[1:8]]
-    except OSError:
+        own = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+    except (OSError, AttributeError):
         return 0.0
-    idle = sum(ticks[3:5])
+    ticks = [int(field) for line in lines if line[0] in own for field in line[1:8]]
+    idle = sum(ticks[3::7]) + sum(ticks[4::7])
     return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK") - time.process_time()
