@@ -4,10 +4,10 @@ A network in the form of SDAR's (Qwen3) with random weights, batch 1, blocks of 
 each, by the length of the text. Both sides write the same tokens, or it stops. Then one layer's
 experts in the proportions of LLaDA2-mini, against a dense MLP as wide as what a token goes through:
 by our own way on a CPU, and by `jax.lax.ragged_dot`, which multiplies every row with every expert
-there. All sides in turn, two threads; ratios are of medians, with 95 % intervals from a bootstrap
-over the rounds. Operations are counted from the traces, loops by their rounds.
+there. All sides in turn, on at most two cores; ratios are of medians, with 95 % intervals from a
+bootstrap over the rounds. Operations are counted from the traces, loops by their rounds.
 
-    python benchmarks/blocks.py [--repeats 5] [--json results.json] [--quick]
+    python benchmarks/blocks.py [--repeats 5] [--json results.json] [--quick] [--count]
 """
 
 import argparse
@@ -27,18 +27,19 @@ import sake_jax as sj
 from sake_jax.chips import CHIPS
 from sake_jax.conversion import family
 from sake_jax.files import write_atomically
-from sake_jax.models import LanguageModel, TransformerConfig, init, mlp
+from sake_jax.models import LanguageModel, TransformerConfig, experts, init
+from sake_jax.models.mlp import GatedMLP
 from sake_jax.planning.bench.interleaved import Side, measure_in_turn
 from sake_jax.planning.count import CostCounter, distinct_experts, trace
 from sake_jax.planning.forecast import read_shares
 
-THREADS = 2
+CORES = 2
 PROMPT, PER_BLOCK = 32, 2
 CACHED, PLAIN = "exact cache", "no cache"
 DENSE, OURS, RAGGED = "dense, as wide as what is active", "experts", "experts, by `ragged_dot`"
 
 SDAR = TransformerConfig(
-    V=2048, D=128, N=4, H=4, K=2, head_dim=32, F=384, context=4096, qk_norm=True, block_size=32
+    V=2048, D=128, N=2, H=4, K=2, head_dim=32, F=384, context=4096, qk_norm=True, block_size=32
 )
 LENGTHS = (256, 512, 1024, 2048)
 EXPERTS = TransformerConfig(
@@ -72,6 +73,8 @@ def measure_length(c: TransformerConfig, length: int, repeats: int) -> dict[str,
         given = sampler, lm.params, jax.random.key(0), canvas
         sides[name] = run_side(given)
         flops[name] = count(sj.run, *given, plan=sampler.plan)
+    if not repeats:
+        return {"length": length, "steps": steps, "flops": flops}
     found = measure_in_turn(f"{length} columns", sides, repeats, [CACHED], require_equal)
     return found | {"length": length, "steps": steps, "flops": flops}
 
@@ -88,24 +91,27 @@ def measure_experts(c: TransformerConfig, rows: int, repeats: int) -> dict[str, 
     """One layer's experts and a dense MLP of the same active width."""
     active = c.experts_per_token * c.F + c.shared_F
     x = jax.random.normal(jax.random.key(1), (1, rows, c.D))
-    experts = mlp.Experts(c, rngs=nnx.Rngs(0))
+    sparse = experts.Experts(c, rngs=nnx.Rngs(0))
     functions = {
-        DENSE: as_function(mlp.GatedMLP(c, active, rngs=nnx.Rngs(0))),
-        OURS: as_function(experts),
-        RAGGED: as_function(experts),
+        DENSE: as_function(GatedMLP(c, active, rngs=nnx.Rngs(0))),
+        OURS: as_function(sparse),
+        RAGGED: as_function(sparse),
     }
     chosen = c.experts_per_token
     flops = {name: count(f, s, x, chosen=chosen) for name, (f, s) in functions.items()}
+    read = distinct_experts(c.experts, chosen, rows)
+    counted = {"rows": rows, "flops": flops, "read": read, "experts": c.experts}
+    if not repeats:
+        return counted
     compiled = {}
     for name, (function, state) in functions.items():
         # The second way of the same layer is looked up while its program is made.
-        own = jax.lax.ragged_dot if name == RAGGED else mlp.grouped_product
-        with mock.patch.object(mlp, "grouped_product", own):
+        own = jax.lax.ragged_dot if name == RAGGED else experts.grouped_product
+        with mock.patch.object(experts, "grouped_product", own):
             compiled[name] = jax.jit(function).lower(state, x).compile(), state
     sides = {name: layer_side(program, state, x) for name, (program, state) in compiled.items()}
     found = measure_in_turn(f"{rows} rows", sides, repeats, [DENSE], require_close)
-    read = distinct_experts(c.experts, chosen, rows)
-    return found | {"rows": rows, "flops": flops, "read": read, "experts": c.experts}
+    return found | counted
 
 
 def as_function(module: nnx.Module) -> tuple[Callable, Any]:
@@ -131,7 +137,7 @@ def table(found: dict[str, Any]) -> str:
     """The results as Markdown."""
     cell = lambda ratio: "{:.2f} ({:.2f} to {:.2f})".format(*ratio)  # noqa: E731
     ms = lambda part, name: f"{1e3 * np.median(part['seconds'][name]):.1f}"  # noqa: E731
-    lines = [f"{found['network']}; jax {jax.__version__}, {THREADS} threads.", ""]
+    lines = [f"{found['network']}; jax {jax.__version__}, {found['cores']}.", ""]
     lines += ["### Block diffusion without a cache, in runs with the exact one", ""]
     lines += [f"Prompt {PROMPT}; both sides wrote the same tokens."]
     body = [["columns", "steps", "ms with the cache", "ms without", "time", "operations"]]
@@ -149,8 +155,26 @@ def table(found: dict[str, Any]) -> str:
         body.append([f"{part['rows']:,}", read, ms(part, DENSE), *ratios, f"{flops:.2f}"])
     lines += rows_of(*body)
     cores = max(part["others"] for part in [*found["lengths"], *found["experts"]])
-    lines += [f"Other processes used {cores:.2f} cores meanwhile{', TOO MANY' * (cores > 0.1)}."]
+    busy = ", TOO MANY" * (cores > 0.1)
+    lines += [f"Other processes used up to {cores:.2f} of them meanwhile{busy}."]
     return "\n".join(lines)
+
+
+def counted_table(found: dict[str, Any]) -> str:
+    """What was counted, as Markdown, where nothing was measured."""
+    lines = [f"{found['network']}; counted, not measured."]
+    body = [["columns", "steps", "operations without a cache, in those with the exact one"]]
+    for part in found["lengths"]:
+        ratio = part["flops"][PLAIN] / part["flops"][CACHED]
+        body.append([f"{part['length']:,}", str(part["steps"]), f"{ratio:.2f}"])
+    lines += [*rows_of(*body), found["experts network"]]
+    body = [["rows", "experts read", "operations, in those of a dense layer as wide as is active"]]
+    for part in found["experts"]:
+        ratio = part["flops"][OURS] / part["flops"][DENSE]
+        body.append(
+            [f"{part['rows']:,}", f"{part['read']:.0f} of {part['experts']}", f"{ratio:.2f}"]
+        )
+    return "\n".join([*lines, *rows_of(*body)])
 
 
 def sizes_of(c: TransformerConfig) -> str:
@@ -161,24 +185,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="tiny: to see that it runs")
+    parser.add_argument("--count", action="store_true", help="operations alone, without times")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):  # XLA makes as many threads as it finds cores
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     c, layer, lengths, rows = SDAR, EXPERTS, LENGTHS, ROWS
-    repeats = options.repeats
+    repeats = 0 if options.count else options.repeats
     if options.quick:
         c = dataclasses.replace(SDAR, V=64, D=16, N=1, head_dim=8, F=16, block_size=4)
         layer = dataclasses.replace(EXPERTS, D=16, F=8, shared_F=8)
-        lengths, rows, repeats = (8, 16), (4,), 2
+        lengths, rows, repeats = (8, 16), (4,), min(repeats, 2)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     found = {
         "network": sizes_of(c),
+        "cores": "one core" if cores == 1 else f"{cores} cores",
         "experts network": f"D {layer.D}, {layer.experts_per_token} of {layer.experts} experts of "
         f"F {layer.F}, and a shared one.",
         "lengths": [measure_length(c, length, repeats) for length in lengths],
         "experts": [measure_experts(layer, count, repeats) for count in rows],
     }
-    print(table(found))
+    print(counted_table(found) if options.count else table(found))
     if options.json:
         write_atomically(options.json, json.dumps(found, indent=1))
 

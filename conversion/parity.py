@@ -42,8 +42,10 @@ def verify(
     """Reads all of a checkpoint: hashes as in its manifest, numbers finite, logits as recorded.
 
     `golden` is an npz file with `input_ids` and `logits`, and what else the model needs:
-    `attention_mask`, `sigma`, `cond`. Block diffusion's `input_ids` hold noisy and clean tokens.
-    A decoder's window is in `canvas`, and the logits are the window's.
+    `attention_mask`, `sigma`, `cond`. Block diffusion's `input_ids` hold noisy and clean tokens;
+    `block_size` says in which blocks they were read where these are not the model's, 0 for none:
+    a plain forward pass of LLaDA2's own code sees every column. A decoder's window is in `canvas`,
+    and the logits are the window's.
 
     >>> from sake_jax.conversion import locate, verify
     >>> verify(locate("tinystories")).ok
@@ -114,6 +116,8 @@ def parity(lm: LanguageModel, golden: Mapping[str, np.ndarray]) -> float:
         if inputs["attend"] is not None:
             attended = np.asarray(inputs["attend"], bool)
             inputs["attend"] = np.pad(attended, ((0, 0), (0, window)), constant_values=True)
+    if lm.config.network.block_size and "block_size" in golden:
+        lm = _in_blocks(lm, golden["block_size"])
     if lm.config.network.block_size and tokens.shape[1] == 2 * expected.shape[1]:
         tokens, inputs["clean"] = np.split(tokens, 2, axis=1)
     logits = to_host(lm.logits(tokens, **inputs))[:, -window if window else 0 :]
@@ -122,3 +126,12 @@ def parity(lm: LanguageModel, golden: Mapping[str, np.ndarray]) -> float:
     attend = None if window else inputs["attend"]  # a window has no padding
     valid = np.ones(expected.shape[:2], bool) if attend is None else attend.astype(bool)
     return float(np.max(np.abs(logits - expected)[valid]))
+
+
+def _in_blocks(lm: LanguageModel, size: np.ndarray) -> LanguageModel:
+    """The same model, reading in blocks of another size."""
+    right = size.ndim == 0 and np.issubdtype(size.dtype, np.integer) and size >= 0
+    rule, remedy = "block_size must be one whole number", "0 where all columns see each other"
+    require(right, rule, size, remedy)
+    network = dataclasses.replace(lm.config.network, block_size=int(size))
+    return dataclasses.replace(lm, config=dataclasses.replace(lm.config, network=network))

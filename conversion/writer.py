@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from orbax.checkpoint import v1 as orbax
 
 from sake_jax.checks import require
 from sake_jax.conversion.checkpoint import Checkpoint, copy_description, in_dtype, open_checkpoint
@@ -122,7 +121,7 @@ def _attempt(
     files = _write_batches(checkpoint, folder, runs, mesh, on_unit, journal)
     if not broadcast_from_leader((folder / WEIGHTS).exists):
         broadcast_from_leader(journal.mark_finalizing)
-        orbax.partial.finalize(str((folder / WEIGHTS).resolve()))
+        _orbax().partial.finalize(str((folder / WEIGHTS).resolve()))
     damaged = _damaged(folder, broadcast_from_leader(lambda: journal.done))
     if damaged:
         broadcast_from_leader(lambda: _start_again(folder, journal))
@@ -273,6 +272,13 @@ def _report(wait: Callable[[], None], batch: list[Unit], on_unit: Callable[[Unit
         on_unit(unit)
 
 
+def _orbax() -> Any:
+    """Loaded when something is written: `load` and the commands' help need none of it."""
+    from orbax.checkpoint import v1
+
+    return v1
+
+
 def _save(
     path: Path,
     arrays: Mapping[str, np.ndarray],
@@ -280,6 +286,7 @@ def _save(
     journal: UnfinishedConversion,
 ) -> Callable[[], None]:
     """Starts to write a batch; call what it returns to wait for the end and record it."""
+    orbax = _orbax()
     context = orbax.Context()
     context.array.saving.use_compression = False  # trained weights do not compress
     context.array.saving.scoped_storage_options_creator = lambda key, value: chunks[key[0].key]
@@ -314,7 +321,7 @@ def _chunks(
     checkpoint: Checkpoint, batch: list[Unit], mesh: Mapping[str, int] | None
 ) -> dict[str, Any]:
     """How finely each array is cut on disk: a chunk is at most a shard, so little is read twice."""
-    options = orbax.options.ArrayOptions.Saving.StorageOptions
+    options = _orbax().options.ArrayOptions.Saving.StorageOptions
     axes = network.param_axes(checkpoint.config.network)
 
     def size(unit: Unit) -> int:

@@ -18,6 +18,7 @@ from sake_jax.models.attention import (
     rotary_angles,
 )
 from sake_jax.models.config import KINDS, EncoderDecoderConfig
+from sake_jax.models.experts import Experts, Router
 from sake_jax.models.inputs import NetworkInput, NetworkOutput
 from sake_jax.models.layers import (
     Layers,
@@ -29,7 +30,7 @@ from sake_jax.models.layers import (
     times,
     unit_rms,
 )
-from sake_jax.models.mlp import Experts, GatedMLP, Router
+from sake_jax.models.mlp import GatedMLP
 from sake_jax.node import Node
 
 Caches = dict[str, KVCache]

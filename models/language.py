@@ -41,6 +41,11 @@ class LanguageModel:
     folder: Path | None = None
     """Where it was loaded from; its tokenizer is there too."""
 
+    def __repr__(self) -> str:
+        c, count = self.config.network, sum(map(np.size, jax.tree.leaves(self.params)))
+        sizes = f"V={c.V}, D={c.D}, {count:,} parameters"
+        return f"{type(self).__name__}({self.config.family}: {sizes})"
+
     @property
     def denoiser(self) -> NetworkDenoiser:
         """The network as samplers use it."""

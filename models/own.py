@@ -118,7 +118,7 @@ class OwnConfig(TransformerConfig):
     classes: int = 0  # type: ignore[misc]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class OwnModel(LanguageModel):
     """What `sake_jax.wrap` returns: a `LanguageModel` whose network is yours.
 

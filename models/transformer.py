@@ -13,9 +13,10 @@ from sake_jax.models.attention import (
     rotary_angles,
 )
 from sake_jax.models.config import TransformerConfig
+from sake_jax.models.experts import Experts
 from sake_jax.models.inputs import NetworkInput, NetworkOutput
 from sake_jax.models.layers import LayerNorm, Layers, RMSNorm, Table, scan_layers, stack
-from sake_jax.models.mlp import Experts, GatedMLP, GeluMLP
+from sake_jax.models.mlp import GatedMLP, GeluMLP
 from sake_jax.models.visible import side_by_side, visible_keys
 
 

@@ -63,8 +63,9 @@ def sampler_for(lm: LanguageModel, guidance: sj.Guidance, **options) -> sj.Sampl
 
 
 def canvas_for(lm: LanguageModel, samples: int = 4) -> sj.Canvas:
+    prompts = [[1, 2, 3, 4], [5, 6, 7, 3, 2, 1, 4]]
     return sj.canvas(
-        [[1, 2, 3, 4], [5, 6, 7, 3, 2, 1, 4]],
+        [[8 if token == lm.config.mask_id else token for token in own] for own in prompts],
         LENGTH,
         mask_id=None if lm.config.sampler == "revising" else _mask(lm),
         samples=samples,

@@ -6,6 +6,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import sake_jax as sj
@@ -156,6 +157,23 @@ def test_drafts_are_counted(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_step_is_taken_apart(tmp_path):
+    """Its parts add up to it."""
+    file = tmp_path / "step.json"
+    script = [sys.executable, FOLDER / "step.py", "--quick", "--json", str(file)]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "| attention |" in done.stdout
+    (found,) = json.loads(file.read_text())
+    step = load("step")
+    *inside, (name, seconds, flops), _, roof = step.parts(found)
+    assert name == step.STEP
+    assert sum(part[2] for part in inside) == pytest.approx(flops)
+    np.testing.assert_allclose(sum(part[1] for part in inside), seconds)
+    assert roof[2] == 2 * 256**3
+
+
+@pytest.mark.slow
 def test_samplers_are_measured():
     done = subprocess.run(
         [sys.executable, FOLDER / "samplers.py", "--quick"], capture_output=True, text=True
@@ -188,3 +206,15 @@ def test_characters_are_valid_json():
     assert found["spread + the form"].valid == 1
     assert found["spread + the form"].names > 1
     assert 0 < found["spread + the form"].pairs <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--count"], []], ids=["counted", "timed"])
+def test_blocks_and_experts_are_compared(words):
+    """It stops by itself if the cache changes a token, or if the two ways of experts differ."""
+    script = [sys.executable, FOLDER / "blocks.py", "--quick", *words]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "| 16 | 8 |" in done.stdout
+    assert "| 4 | 26 of 64 |" in done.stdout
+    assert ("first run" in done.stderr) != bool(words), "times are taken unless counted"

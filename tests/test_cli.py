@@ -3,6 +3,8 @@
 import json
 import platform
 import re
+import subprocess
+import sys
 from importlib import metadata
 
 import jax
@@ -67,3 +69,8 @@ def test_doctor_reports_a_missing_package(monkeypatch):
     code, output = run("doctor", "--json")
     assert code == 1
     assert json.loads(output)["packages"]["no-such-package"] is None
+
+
+def test_help_loads_nothing_that_only_writing_needs():
+    program = "import sys, sake_jax.cli; sys.exit('orbax.checkpoint' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -77,8 +77,11 @@ def family(name: str) -> Family:
 
 def published() -> dict[str, ModelConfig]:
     """Configs of models on the hub, by the last part of their names in lower case."""
-    return {
-        name: family.config(described)
-        for family in FAMILIES
-        for name, described in family.published.items()
-    }
+    configs: dict[str, ModelConfig] = {}
+    for family in FAMILIES:
+        both = sorted(configs.keys() & family.published.keys())
+        rule = "a published model must belong to one family"
+        remedy = f"leave it out of the `published` of {family.name!r}"
+        require(not both, rule, [(name, configs[name].family) for name in both], remedy)
+        configs |= {name: family.config(given) for name, given in family.published.items()}
+    return configs

@@ -13,15 +13,16 @@ END, SKIP, DEAD = 0, 1, 2
 text, and leaves the state as it is; and text that nothing matches."""
 CLASSES = 3
 MOST_EDGES = 20_000_000
-ROW = 128
-"""Tokens of one class that are summed at once, at most."""
+ROWS, OF_A_ROW = (1, 8, 16, 32, 64, 128), 4
+"""How many tokens of one class may be summed at once; and what a row costs besides, in tokens."""
 
 
 class TokenAutomaton(NamedTuple):
     """An automaton over classes of tokens, as the list of its edges. The first state is 0.
 
     Tokens of one class lead from each state to the same one. Edges that lead nowhere are left out:
-    from each state that is there, a text that matches can be reached.
+    from each state that is there, a text that matches can be reached. So are those of what is no
+    text, which leaves every state as it is.
     """
 
     classes: np.ndarray
@@ -32,18 +33,28 @@ class TokenAutomaton(NamedTuple):
     """(N,) the class of each such row."""
     first: np.ndarray
     """(S + 1,) where the edges of each state begin, and the last ones end."""
-    source: np.ndarray
-    """(E,) the state an edge comes from, ascending."""
     label: np.ndarray
-    """(E,) the class it reads."""
+    """(E,) the class that an edge reads; edges are sorted by the state they come from."""
     target: np.ndarray
     """(E,) where it leads."""
+    arc_source: np.ndarray
+    """(A,) where an arc comes from: all edges between the same two states are one arc."""
+    arc_target: np.ndarray
+    """(A,) where it leads."""
+    arc_bundle: np.ndarray
+    """(A,) the bundle of classes that it reads: arcs that read the same ones share it."""
+    part_bundle: np.ndarray
+    """(P,) a bundle, ascending, and
+    part_label: a class that belongs to it; (P,)."""
+    part_label: np.ndarray
     accepts: np.ndarray
     """(S,) whether the canvas may end here."""
     distance: np.ndarray
     """(S,) tokens from each state to an end, at least."""
     count: int
     """C, the number of classes."""
+    bundles: int
+    """U, the number of bundles."""
     degree: int
     """K, the edges of a state, at most."""
     padded: bool
@@ -90,22 +101,28 @@ def token_automaton(
         to_end = np.stack([finished, np.full_like(finished, END), np.full_like(finished, states)])
         edges = np.concatenate([edges, to_end, [[states], [END], [states]]], axis=1)
         accepts, distance = np.append(accepts, True), np.append(distance, np.int32(0))
-    every = np.arange(len(accepts))
-    edges = np.concatenate([edges, [every, np.full_like(every, SKIP), every]], axis=1)
-    edges = edges[:, np.lexsort((edges[1], edges[0]))].astype(np.int32)
+    rule, remedy = "a form without end tokens must match a text of one token or more", "pass ends="
+    require(edges.size, rule, "only the empty text", remedy)
+    edges = edges[:, np.lexsort((edges[1], edges[2], edges[0]))].astype(np.int32)
     first = np.searchsorted(edges[0], np.arange(len(accepts) + 1)).astype(np.int32)
+    arcs, parts = _arcs(edges)
     members, member_class = _members(classes)
     return TokenAutomaton(
         classes=classes.astype(np.int32),
         members=members,
         member_class=member_class,
         first=first,
-        source=edges[0],
         label=edges[1],
         target=edges[2],
+        arc_source=arcs[0],
+        arc_target=arcs[1],
+        arc_bundle=arcs[2],
+        part_bundle=parts[0],
+        part_label=parts[1],
         accepts=accepts,
         distance=distance,
         count=CLASSES + len(alive),
+        bundles=int(parts[0].max()) + 1,
         degree=int(np.diff(first).max()),
         padded=len(ends) > 0,
     )
@@ -166,11 +183,26 @@ def _merge(functions: np.ndarray, kinds: np.ndarray) -> tuple[np.ndarray, np.nda
     return unique[leads], number[inverse.reshape(-1)[kinds]]
 
 
+def _arcs(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """((3, A) source, target and bundle of each arc, (2, P) bundle and class of each part)."""
+    source, label, target = edges
+    begins = np.flatnonzero(np.diff(source, prepend=-1) | np.diff(target, prepend=-1))
+    bundles: dict[bytes, int] = {}
+    bundle = [
+        bundles.setdefault(own.tobytes(), len(bundles)) for own in np.split(label, begins[1:])
+    ]
+    read = [np.frombuffer(text, label.dtype) for text in bundles]
+    parts = np.repeat(np.arange(len(read)), [len(own) for own in read]), np.concatenate(read)
+    arcs = np.stack([source[begins], target[begins], bundle])
+    return arcs.astype(np.int32), np.stack(parts).astype(np.int32)
+
+
 def _members(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The tokens of each class that leads somewhere, in rows of equal length, and their classes."""
     used = np.setdiff1d(classes, (SKIP, DEAD))
     each = [np.flatnonzero(classes == own) for own in used]
-    width = min(ROW, max(map(len, each)))
+    sizes = np.asarray([len(tokens) for tokens in each])
+    width = min(ROWS, key=lambda row: int(np.sum(-(-sizes // row))) * (row + OF_A_ROW))
     rows = [
         np.pad(tokens, (0, -len(tokens) % width), constant_values=-1).reshape(-1, width)
         for tokens in each

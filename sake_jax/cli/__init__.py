@@ -1,5 +1,6 @@
 """The command line: `sake-jax --help` lists the commands."""
 
+import gc
 import json
 import platform
 import re
@@ -135,4 +136,6 @@ def _table(checked: dict[str, Any]) -> Table:
 
 def main() -> None:
     """The console script."""
+    # What was imported stays until the end: no collection has to look through it, nor the last one.
+    gc.freeze()
     app()

@@ -74,6 +74,7 @@ def guided_logits(
     arrays = {"tokens": tokens, "features": features, "head": head, "tables": tables, "open": open}
     more = {"attend": attend, "positions": positions, "prompt": prompt, "mask_id": mask_id}
     rest = {"cond": cond, "samples": samples, "affine": affine, "read": read}
+    _check(guidance)
     ctx = _context(**arrays, progress=progress, **more, **rest)
     before = guidance.init(ctx) if state is None else state
     guided = guide(guidance, before, ctx)
@@ -92,7 +93,13 @@ def first_state(guidance: Guidance, **arrays: Any) -> GuidanceState:
       guidance: any guidance.
       **arrays: as for `guided_logits`. Of `features` only the shape matters.
     """
+    _check(guidance)
     return guidance.init(_context(**arrays))
+
+
+def _check(guidance: Guidance) -> None:
+    rule, remedy = "guidance must be a Guidance", "build it with a sake_jax builder"
+    require(isinstance(guidance, Guidance), rule, guidance, remedy)
 
 
 def _context(

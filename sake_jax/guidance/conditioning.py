@@ -5,7 +5,9 @@ the left and one from the right (the forward-backward algorithm) give each colum
 given that all of them together match, and a pass from the left then draws them together. Everything
 is in logarithms: where a text that matches is unlikely, however unlikely, it is still there.
 
-Arrays have the batch last, since edges are gathered and summed along their first axis.
+Arrays have the batch last, since arcs are gathered and summed along their first axis. The passes
+go over arcs between states, not over edges for each class: what an arc reads is a bundle of
+classes, whose weights are summed once for each column.
 """
 
 from typing import NamedTuple
@@ -15,7 +17,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from sake_jax.automata.tokenwise import SKIP
+from sake_jax.automata.tokenwise import DEAD, SKIP
 from sake_jax.guidance.select import first_largest
 from sake_jax.node import Node
 from sake_jax.typing import Leaf, Logits
@@ -31,12 +33,17 @@ class Edges(Node):
     members: Leaf
     member_class: Leaf
     first: Leaf
-    source: Leaf
     label: Leaf
     target: Leaf
+    arc_source: Leaf
+    arc_target: Leaf
+    arc_bundle: Leaf
+    part_bundle: Leaf
+    part_label: Leaf
     accepts: Leaf
     distance: Leaf
     count: int = struct.field(pytree_node=False)
+    bundles: int = struct.field(pytree_node=False)
     degree: int = struct.field(pytree_node=False)
     padded: bool = struct.field(pytree_node=False)
 
@@ -59,12 +66,12 @@ def log_sums(values: Array, segments: Array, count: int) -> Array:
     return base + jnp.log(jax.ops.segment_sum(jnp.exp(values - base[segments]), segments, count))
 
 
-def _by_class(values: Logits, edges: Edges, within, across) -> Array:
+def _by_class(values: Logits, edges: Edges, nothing: float, within, across) -> Array:
     """(W, C, B) from (B, W, V): what is made of the tokens of each class. First `within` rows of
     tokens, then `across` the few rows: sums over the vocabulary by index would be far slower."""
     rows, width, _ = values.shape
     taken = values[:, :, jnp.maximum(edges.members, 0)]
-    parts = within(jnp.where(edges.members[None, None] < 0, NONE, taken), axis=-1)  # (B, W, N)
+    parts = within(jnp.where(edges.members[None, None] < 0, nothing, taken), axis=-1)  # (B, W, N)
     flat = jnp.transpose(parts, (2, 1, 0)).reshape(-1, width * rows)
     combined = across(flat, edges.member_class, edges.count)
     return jnp.transpose(combined.reshape(edges.count, width, rows), (1, 0, 2))
@@ -72,12 +79,17 @@ def _by_class(values: Logits, edges: Edges, within, across) -> Array:
 
 def class_sums(values: Logits, edges: Edges) -> Array:
     """(W, C, B) the log-probability of each class of tokens; -inf for what leads nowhere."""
-    return _by_class(values, edges, jax.nn.logsumexp, log_sums)
+    top = class_tops(values, edges)
+    base = jnp.where(top > NONE, top, 0)
+    # Each against the largest of its class: no class is too unlikely to be summed.
+    read = (edges.classes != SKIP) & (edges.classes != DEAD)
+    shares = jnp.exp(jnp.where(read, values - of_tokens(base, edges), NONE))
+    return base + jnp.log(_by_class(shares, edges, 0.0, jnp.sum, jax.ops.segment_sum))
 
 
 def class_tops(values: Logits, edges: Edges) -> Array:
     """(W, C, B) the largest value of each class of tokens."""
-    return _by_class(values, edges, jnp.max, jax.ops.segment_max)
+    return _by_class(values, edges, NONE, jnp.max, jax.ops.segment_max)
 
 
 def of_tokens(by_class: Array, edges: Edges) -> Logits:
@@ -119,7 +131,8 @@ def states_before(edges: Edges, columns: Columns, start: Array) -> Array:
             there, label, target = edges.leaving(state)
             reads = there & (label == columns.label[:, at][:, None])
             to = jnp.max(jnp.where(reads, target, 0), axis=1)
-            return to, alive & jnp.any(reads, axis=1)
+            stays = columns.label[:, at] == SKIP
+            return jnp.where(stays, state, to), alive & (stays | jnp.any(reads, axis=1))
 
         rows = columns.free.shape[0]
         begun = (jnp.zeros(rows, jnp.int32), jnp.ones(rows, bool))
@@ -129,8 +142,9 @@ def states_before(edges: Edges, columns: Columns, start: Array) -> Array:
 
     def search() -> Array:
         def step(at, reached):
-            moved = _reads(edges, columns, at) + reached[edges.source]
-            return jax.ops.segment_max(moved, edges.target, edges.states)
+            moved = _reads(edges, columns, at) + reached[edges.arc_source]
+            moved = jax.ops.segment_max(moved, edges.arc_target, edges.states)
+            return jnp.where(_skipped(columns, at), reached, moved)
 
         first = jnp.full((edges.states, columns.free.shape[0]), NONE, jnp.float32).at[0].set(0)
         return jax.lax.fori_loop(0, start, step, first)
@@ -150,8 +164,9 @@ def states_after(edges: Edges, columns: Columns, end: Array) -> Array:
 
     def search() -> Array:
         def step(at, reached):
-            moved = _reads(edges, columns, length - 1 - at) + reached[edges.target]
-            return jax.ops.segment_max(moved, edges.source, edges.states)
+            moved = _reads(edges, columns, length - 1 - at) + reached[edges.arc_target]
+            moved = jax.ops.segment_max(moved, edges.arc_source, edges.states)
+            return jnp.where(_skipped(columns, length - 1 - at), reached, moved)
 
         ending = jnp.where(edges.accepts, jnp.float32(0), NONE)[:, None]
         last = jnp.broadcast_to(ending, (edges.states, rows))
@@ -163,11 +178,15 @@ def states_after(edges: Edges, columns: Columns, end: Array) -> Array:
 
 
 def _reads(edges: Edges, columns: Columns, at: Array) -> Array:
-    """(E, B) 0 for edges that a column may take, -inf for the others."""
-    label = edges.label[:, None]
-    own = label == columns.label[:, at][None, :]
-    reads = jnp.where(columns.free[:, at][None, :], label != SKIP, own)
-    return jnp.where(reads, jnp.float32(0), NONE)
+    """(A, B) 0 for arcs that a column may take, -inf for the others."""
+    own = edges.part_label[:, None] == columns.label[:, at][None, :]
+    reads = jnp.where(columns.free[:, at][None, :] | own, jnp.float32(0), NONE)
+    return jax.ops.segment_max(reads, edges.part_bundle, edges.bundles)[edges.arc_bundle]
+
+
+def _skipped(columns: Columns, at: Array) -> Array:
+    """(1, B) whether a column holds what is no text, and leaves the state as it is."""
+    return (~columns.free[:, at] & (columns.label[:, at] == SKIP))[None, :]
 
 
 class Passes(NamedTuple):
@@ -193,26 +212,38 @@ def both_passes(edges: Edges, weights: Array, first: Array, last: Array) -> Pass
       first: (S, B) log-weight of the states before the first column, and
       last: (S, B) after the last one.
     """
-    source, label, target = edges.source, edges.label, edges.target
+    source, target, bundle = edges.arc_source, edges.arc_target, edges.arc_bundle
+    skips = weights[:, SKIP] > NONE
+    width, _, rows = weights.shape
+
+    def bundled(values: Array, from_, to, count: int) -> Array:
+        """Sums for all columns at once: from classes to bundles, or back."""
+        flat = jnp.transpose(values, (1, 0, 2)).reshape(-1, width * rows)
+        sums = log_sums(flat[from_], to, count).reshape(count, width, rows)
+        return jnp.transpose(sums, (1, 0, 2))
 
     def centred(values: Array) -> Array:
         """Only differences between states matter: near 0, numbers are dense."""
         top = jnp.max(values, axis=0, keepdims=True)
         return values - jnp.where(top > NONE, top, 0)
 
-    def forward(before, weight):
-        after = log_sums(before[source] + weight[label], target, edges.states)
-        return centred(after), before
+    def forward(before, column):
+        weight, skip = column
+        after = log_sums(before[source] + weight[bundle], target, edges.states)
+        return centred(jnp.where(skip[None, :], before, after)), before
 
     def backward(after, column):
-        weight, before = column
+        weight, skip, before = column
         ahead = after[target]
-        others = log_sums(before[source] + ahead, label, edges.count)
-        here = log_sums(weight[label] + ahead, source, edges.states)
-        return centred(here), (after, others)
+        others = log_sums(before[source] + ahead, bundle, edges.bundles)
+        here = log_sums(weight[bundle] + ahead, source, edges.states)
+        return centred(jnp.where(skip[None, :], after, here)), (after, others)
 
-    _, before = jax.lax.scan(forward, first, weights)
-    here, (after, others) = jax.lax.scan(backward, last, (weights, before), reverse=True)
+    read = bundled(weights, edges.part_label, edges.part_bundle, edges.bundles)
+    _, before = jax.lax.scan(forward, first, (read, skips))
+    columns = (read, skips, before)
+    here, (after, others) = jax.lax.scan(backward, last, columns, reverse=True)
+    others = bundled(others, edges.part_bundle, edges.part_label, edges.count)
     whole = (first + here).T
     return Passes(first_largest(whole), after, others, jnp.max(whole, axis=1) > NONE)
 
@@ -260,8 +291,8 @@ def draw_path(
         choice = first_largest(values)[:, None]
         total = jax.nn.logsumexp(mass[label, row] + change, axis=1)
         level = jnp.max(values, axis=1) - total
-        chosen = jnp.take_along_axis(label, choice, axis=1)[:, 0]
-        return jnp.take_along_axis(target, choice, axis=1)[:, 0], Path(chosen, short, level)
+        chosen, to = (jnp.take_along_axis(part, choice, axis=1)[:, 0] for part in (label, target))
+        return jnp.where(best[SKIP] > NONE, state, to), Path(chosen, short, level)
 
     _, path = jax.lax.scan(draw, begin, (after, weight, best, spare, mass))
     return path

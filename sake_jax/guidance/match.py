@@ -78,12 +78,15 @@ class Matches(Guidance):
 
     def _fits(self, free: np.ndarray, label: np.ndarray) -> bool:
         edges = jax.tree.map(np.asarray, self.edges)
+        source = np.repeat(np.arange(edges.states), np.diff(edges.first))
         reached = np.zeros(edges.states, bool)
         reached[0] = True
         for is_free, own in zip(free, label, strict=True):
-            read = edges.label != SKIP if is_free else edges.label == own
+            if not is_free and own == SKIP:
+                continue
+            read = is_free | (edges.label == own)
             after = np.zeros_like(reached)
-            after[edges.target[read & reached[edges.source]]] = True
+            after[edges.target[read & reached[source]]] = True
             reached = after
         return bool((reached & edges.accepts).any())
 
@@ -127,12 +130,11 @@ class Matches(Guidance):
         spare = jnp.where(is_noise, NONE, jnp.maximum(logits, floor)).astype(jnp.float32) + noise
         kept_noisy = kept + noise
         here = self._window(columns, view)
-        best, others, mass = (
-            here.weights(edges.count, part)
-            for part in (
-                class_tops(kept_noisy, edges), class_tops(spare, edges), class_sums(kept, edges)
-            )
-        )  # fmt: skip
+        tops = class_tops(kept_noisy, edges), class_tops(spare, edges)
+        # Where no noise can stay, as most processes have it, nobody asks how likely a draw was.
+        stay = jnp.any(is_noise & (log_q > LOWEST / 2))
+        sums = jax.lax.cond(stay, lambda: class_sums(kept, edges), lambda: jnp.zeros_like(tops[0]))
+        best, others, mass = (here.weights(edges.count, part) for part in (*tops, sums))
         path = draw_path(edges, state.begin, state.after, state.weight, best, others, mass)
         label, short, level = (part.T[..., None] for part in path)
         mine = edges.classes[None, None, :] == label
@@ -223,5 +225,5 @@ def matches(
     ends = [whole("an end token", end, at_least=0, at_most=len(tokens) - 1) for end in ends]
     made = token_automaton(byte_automaton(expression), tokens, ends)
     arrays = {name: part for name, part in made._asdict().items() if isinstance(part, np.ndarray)}
-    sizes = {"count": made.count, "degree": made.degree, "padded": made.padded}
+    sizes = {name: getattr(made, name) for name in ("count", "bundles", "degree", "padded")}
     return Matches(Edges(**jax.tree.map(jnp.asarray, arrays), **sizes), made.shortest, expression)

@@ -84,7 +84,7 @@ class CostCounter:
             return self._walk(params["body_jaxpr"].jaxpr, marks[first:])
         if name == "cond":
             return self._choice(params, marks[1:])
-        for key in ("jaxpr", "call_jaxpr"):
+        for key in ("jaxpr", "call_jaxpr", "call"):  # the last: with a rule for vmap
             if key in params:
                 inner = params[key]
                 jaxpr = inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
@@ -128,10 +128,15 @@ class CostCounter:
         read = distinct_experts(experts, self.experts_per_token, tokens) / experts
         moved = (_size(rows.aval) + _size(out.aval)) / everywhere
         moved += read * self._bytes(kernel, marks[1])
-        # What is split over experts, or over the inner axis, is added up afterwards.
         whole, own = kernel.aval.shape, shard_shape(kernel.aval.shape, mark, self.sizes)
-        parts = max(whole[0] // own[0], whole[1] // own[1])
-        return self._cost(flops, moved, self._sent(equation, marks, parts))
+        apart, widths = whole[0] // own[0], whole[1] // own[1]
+        if mark[1] == "mlp":
+            # The last product: what a token's experts give is added up, wherever they are.
+            parts = apart * widths
+            sent = 2 * _size(out.aval) / self.experts_per_token * (parts - 1) / everywhere
+        else:  # experts may be split without a word, their widths are brought together
+            sent = self._bytes(kernel, marks[1]) * (widths - 1)
+        return self._cost(flops, moved, sent)
 
     def _cost(self, flops: float, moved: float, sent: float) -> Cost:
         slower = max(flops / self.chip.flops, moved / self.chip.bandwidth)
@@ -188,5 +193,10 @@ def _after(equation: Any, marks: list[Axes | None], variable: Any) -> Axes | Non
 
 
 def trace(function: Any, *arguments: Any) -> ClosedJaxpr:
-    """A program's trace, from shapes alone."""
-    return jax.make_jaxpr(function)(*arguments)
+    """A program's trace, from shapes alone; whole, as for one device, whatever mesh they name."""
+
+    def whole(leaf: Any) -> Any:
+        split = isinstance(leaf, jax.ShapeDtypeStruct)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if split else leaf
+
+    return jax.make_jaxpr(function)(*jax.tree.map(whole, arguments))

@@ -16,6 +16,7 @@ from sake_jax.sharding.axes import MESH_AXES as MESH_AXES
 from sake_jax.sharding.axes import RULES as RULES
 from sake_jax.sharding.axes import Axes as Axes
 from sake_jax.sharding.axes import arrange as arrange
+from sake_jax.sharding.axes import compilers_mesh as compilers_mesh
 from sake_jax.sharding.axes import constrain as constrain
 from sake_jax.sharding.axes import constrain_rows as constrain_rows
 from sake_jax.sharding.axes import divisors as divisors

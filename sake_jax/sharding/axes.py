@@ -171,6 +171,18 @@ def mesh_of(tree: Any) -> AbstractMesh | None:
     return None
 
 
+def compilers_mesh(tree: Any) -> AbstractMesh | None:
+    """The mesh that arrays live on, where the compiler splits them; None for one device, and
+    inside `shard_map`, where programs are split by hand.
+
+    >>> compilers_mesh(jax.numpy.ones(3)) is None
+    True
+    """
+    mesh = mesh_of(tree)
+    by_hand = mesh is None or all(kind != AxisType.Auto for kind in mesh.axis_types)
+    return None if by_hand else mesh
+
+
 def constrain(x: Array, axes: Axes, like: Any = None) -> Array:
     """Keeps an array inside a program split by its logical axes; as it is without a mesh.
 
@@ -181,13 +193,11 @@ def constrain(x: Array, axes: Axes, like: Any = None) -> Array:
     >>> constrain(x, ("batch",)) is x  # there is no mesh
     True
     """
-    mesh = mesh_of(x if like is None else like)
+    mesh = compilers_mesh(x if like is None else like)
     if mesh is None:
         return x
     kinds = zip(mesh.axis_names, mesh.axis_sizes, mesh.axis_types, strict=True)
     sizes = {name: size for name, size, kind in kinds if kind == AxisType.Auto}
-    if not sizes:  # inside `shard_map`, or split by hand
-        return x
     axes = axes + (None,) * (x.ndim - len(axes))
     return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, spec(x.shape, axes, sizes)))
 

@@ -376,16 +376,29 @@ def test_verify_against_recorded_logits(name, golden, tmp_path):
         arrays["logits"] = arrays["logits_cond"]
     if name == "diffusion_gemma":
         arrays["logits"] = arrays["logits_left_padded"]
-    np.savez(tmp_path / "golden.npz", **arrays)
-    folder = copied(name, tmp_path)
     if name == "llada2":  # its config names no block; this was recorded with blocks of four
-        with_config(folder, block_size=4)
-    verdict = verify(folder, tmp_path / "golden.npz")
+        arrays["block_size"] = 4
+    np.savez(tmp_path / "golden.npz", **arrays)
+    verdict = verify(GOLDENS / name, tmp_path / "golden.npz")
     assert verdict.ok
     assert verdict.error < 5e-5
     arrays["logits"] = arrays["logits"] + 1e-3
     np.savez(tmp_path / "other.npz", **arrays)
     assert "logits differ" in verify(GOLDENS / name, tmp_path / "other.npz").problems[0]
+
+
+@pytest.mark.parametrize("name", ["llada2", "sdar"])
+def test_verify_against_logits_that_were_recorded_without_blocks(name, golden, tmp_path):
+    """What a plain forward pass of the original gives."""
+    g = golden(f"{name}/golden.npz")
+    arrays = {"input_ids": g["input_ids"], "logits": g["logits_bidirectional"]}
+    np.savez(tmp_path / "plain.npz", **arrays, block_size=0)
+    assert verify(GOLDENS / name, tmp_path / "plain.npz").ok
+    np.savez(tmp_path / "three.npz", **arrays, block_size=3)
+    assert not verify(GOLDENS / name, tmp_path / "three.npz").ok
+    np.savez(tmp_path / "wrong.npz", **arrays, block_size=1.5)
+    with pytest.raises(ValueError, match="block_size must be one whole number"):
+        verify(GOLDENS / name, tmp_path / "wrong.npz")
 
 
 def test_verify_needs_the_right_arrays(tmp_path, golden):

@@ -12,7 +12,14 @@ from checkpoints import FAMILIES, copied, with_config
 
 import sake_jax as sj
 from conftest import GOLDENS
-from sake_jax.conversion import convert, family, model_config, open_checkpoint, save
+from sake_jax.conversion import (
+    convert,
+    families,
+    family,
+    model_config,
+    open_checkpoint,
+    save,
+)
 from sake_jax.conversion.families import FAMILIES as KNOWN
 from sake_jax.models import ModelConfig
 from sake_jax.training.objective import loss
@@ -89,6 +96,17 @@ def test_models_by_name():
     assert model_config(GOLDENS / "udlm") == open_checkpoint(GOLDENS / "udlm").config
     with pytest.raises(ValueError, match="the model must be llada-8b"):
         model_config("no such model")
+
+
+def test_a_family_made_from_another_does_not_take_its_models_names(monkeypatch):
+    """Else the one that is listed last would say how LLaDA-8B is sampled."""
+    own = dataclasses.replace(family("llada"), name="mine", sampler="ancestral")
+    monkeypatch.setattr(families, "FAMILIES", (*families.FAMILIES, own))
+    with pytest.raises(ValueError, match=r"must belong to one family, got .*'llada-8b', 'llada'"):
+        model_config("llada-8b")
+    own = dataclasses.replace(own, published={})
+    monkeypatch.setattr(families, "FAMILIES", (*families.FAMILIES[:-1], own))
+    assert model_config("llada-8b").sampler == "masked"
 
 
 def test_families_that_name_no_architecture(tmp_path):

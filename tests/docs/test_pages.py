@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pages import PAGES, ROOT, blocks, run_page, same, write_outputs
+from sake_jax.conversion import families
 
 SLOW = {"README", "differ", "evaluate", "match", "pod", "train", "view"}
 """Pages with programs that no other page has, or with a command that takes a minute."""
@@ -22,6 +23,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "96")
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
+    # A page may register a family of its own, which is gone again for the next test.
+    monkeypatch.setattr(families, "FAMILIES", families.FAMILIES)
 
 
 @pytest.mark.parametrize("page", RUN)

@@ -85,6 +85,10 @@ MISTAKES = {
     "shape must be a function": lambda: sj.schedule(3.0),
     "eps must be at most 0.5": lambda: sj.uniform(0.9),
     "strength must be a number or a schedule": lambda: sj.sake(lambda progress: 1 - progress),
+    "guidance must be a Guidance, got 0.5": lambda: sj.first_state(0.5),
+    "guidance must be a Guidance, got 'sake'": lambda: sj.guided_logits(
+        "sake", tokens=None, features=None, head=None, tables=None, open=None
+    ),
     "when must get a Guidance": lambda: sj.when(0.5),
     "attention_bandwidth must be left out": lambda: sj.sake(
         1.0, scope="batch", attention_bandwidth=5.0

@@ -74,6 +74,13 @@ def test_expressions_that_are_refused(expression, message):
         byte_automaton(expression)
 
 
+def walk_of(made):
+    """{(state, class): state} of the edges."""
+    source = np.repeat(np.arange(len(made.accepts)), np.diff(made.first)).tolist()
+    edges = zip(source, made.label.tolist(), made.target.tolist(), strict=True)
+    return {(s, c): t for s, c, t in edges}
+
+
 def test_tokens_with_the_same_effect_are_one_class():
     tokens = [b"a", b"b", b"ab", b"abab", b"c", None, b""]
     made = token_automaton(byte_automaton("(?:ab)*"), tokens, ends=[5])
@@ -81,10 +88,26 @@ def test_tokens_with_the_same_effect_are_one_class():
     assert len({*made.classes.tolist()}) == 6  # a, b, both of (ab)+, dead, end, skip
     assert (made.classes[4], made.classes[5], made.classes[6]) == (DEAD, END, SKIP)
     assert made.shortest == 0
-    walk = {(s, c): t for s, c, t in zip(made.source, made.label, made.target, strict=True)}
+    walk = walk_of(made)
     assert walk[0, made.classes[2]] == 0
     assert walk[walk[0, made.classes[0]], made.classes[1]] == 0
-    assert np.all(np.diff(made.source) >= 0)
+
+
+def test_arcs_read_what_edges_read():
+    """Once for each two states, and bundles once for all arcs that read the same."""
+    tokens = [*"abcdefghij", "ab", '"', None]
+    made = token_automaton(byte_automaton('"[a-j]{2,9}"|[a-c]+'), token_bytes(tokens), ends=[12])
+    reads = [made.part_label[made.part_bundle == own].tolist() for own in made.arc_bundle]
+    arcs = list(zip(made.arc_source.tolist(), made.arc_target.tolist(), strict=True))
+    assert len(set(arcs)) == len(arcs) < len(made.label)
+    found = {(s, c): t for (s, t), classes in zip(arcs, reads, strict=True) for c in classes}
+    assert found == walk_of(made)
+    assert made.bundles == len({tuple(sorted(classes)) for classes in reads}) < len(arcs)
+
+
+def test_the_empty_text_needs_an_end_token():
+    with pytest.raises(ValueError, match="a text of one token or more, got 'only the empty text'"):
+        token_automaton(byte_automaton(""), [b"a"])
 
 
 @pytest.mark.parametrize("name", ["a date", "json, a character", "unicode words", "emoji"])
@@ -93,7 +116,7 @@ def test_tokens_of_a_text_lead_where_its_bytes_lead(name, tokenizer):
     tokens = token_bytes(tokenizer)
     bytewise = byte_automaton(expression)
     made = token_automaton(bytewise, tokens, ends=[0])
-    walk = {(s, c): t for s, c, t in zip(made.source, made.label, made.target, strict=True)}
+    walk = walk_of(made)
 
     @settings(max_examples=40, deadline=None)
     @given(st.lists(st.integers(1, 2046), max_size=5), st.from_regex(expression, fullmatch=True))

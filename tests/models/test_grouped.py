@@ -68,6 +68,26 @@ def test_many_at_once():
         np.testing.assert_allclose(one, jax.lax.ragged_dot(rows, kernel, own), atol=1e-5)
 
 
+@pytest.mark.parametrize("axes", [(0, None, 0), (1, None, 0), (0, None, None), (0, 0, 0)])
+def test_many_at_once_inside_a_program(axes):
+    """Traced, also for the devices that are not there; rows of all of them by one product."""
+    rows, kernel, _ = operands([2, 6])
+    sizes = jnp.array([[2, 6], [8, 0], [5, 3]])
+    own = (
+        jnp.stack([rows, 2 * rows, -rows], axis=axes[0]),
+        jnp.stack([kernel, 3 * kernel, 1 - kernel]) if axes[1] == 0 else kernel,
+        sizes if axes[2] == 0 else sizes[2],
+    )
+    ours = jax.jit(jax.vmap(grouped_product, in_axes=axes))(*own)
+    for at, one in enumerate(ours):
+        taken = [
+            x if axis is None else jnp.take(x, at, axis) for x, axis in zip(own, axes, strict=True)
+        ]
+        np.testing.assert_allclose(one, jax.lax.ragged_dot(*taken), atol=1e-5)
+    program = jax.make_jaxpr(jax.vmap(grouped_product, in_axes=axes))(*own)
+    assert ("f32[24,5]" in str(program)) == (axes[1] is None), "one product of all 24 rows"
+
+
 def test_the_cpu_does_not_multiply_with_every_matrix():
     """By the compiler's count, a block once: JAX's own way on a CPU costs as many times as there
     are groups."""

@@ -23,7 +23,7 @@ from sake_jax.models import (
     layers,
     network,
 )
-from sake_jax.models.mlp import Experts
+from sake_jax.models.experts import Experts
 from sake_jax.sharding import RULES, spec
 from traces import traced
 

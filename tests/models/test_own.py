@@ -1,6 +1,7 @@
 """A network of one's own, through everything that takes a model."""
 
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -86,6 +87,7 @@ def test_texts_stop_strings_and_printing(lm, whole):
     assert cut.texts[0][0] == text[: text.index(text[2])]
     assert cut.ended[0][0] == "string"
     assert repr(whole) == f"Generation(2 prompts, 2 samples of each, first: {text!r})"
+    assert re.fullmatch(r"OwnModel\(letters: V=\d+, D=\d+, [\d,]+ parameters\)", repr(lm))
 
 
 def test_without_a_tokenizer_token_ids_work():

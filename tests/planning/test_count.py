@@ -114,7 +114,9 @@ def test_experts_on_many_chips():
     cost = through_experts(2, {"fsdp": 4}, MARKS)
     assert cost.flops == 2 * CHOSEN * 2 * IN * OUT / 4
     assert cost.bytes == pytest.approx(CHOSEN * 2 * (IN + OUT) + 3.5 * IN * OUT)
-    assert cost.sent == 2 * 4 * CHOSEN * 2 * OUT * 3 / 4
+    assert cost.sent == 0, "rows are everywhere, and what they give goes on where it is"
+    last = through_experts(2, {"fsdp": 2, "tensor": 2}, [None, ("experts", "mlp", "embed"), None])
+    assert last.sent == 2 * 4 * 2 * OUT * 3 / 4, "added up once for each of two tokens"
     apart = through_experts(2, {"data": 2}, MARKS)
     assert apart.bytes == pytest.approx(4 * (CHOSEN * (IN + OUT) + 2 * IN * OUT))
     assert apart.sent == 0

@@ -141,14 +141,14 @@ def one(chip: Chip) -> Topology:
 def test_drafts_bring_most_where_weights_are_waited_for():
     """LLaDA-8B's window of 32 columns waits for its weights; eight whole canvases do not."""
     config = model_config("llada-8b")
-    window = Job(config, Request(length=64, sampler="masked", cache="dual"), prompt=64)
+    window = Job(config, Request(length=64, cache="dual"), prompt=64)
     few = drafted(window, one(CHIPS["v6e"]), {})
     assert [each.drafts for each in few] == [1, 2, 4, 8]
     assert few[2].read < 1.3 * few[0].read
     assert few[2].tokens_per_second > 1.4 * few[0].tokens_per_second
     plain = forecast(window, one(CHIPS["v6e"]), {}, compile_it=False)
     assert few[0].tokens_per_second == pytest.approx(plain.tokens_per_second, rel=0.1)
-    canvases = Job(config, Request(length=64, sampler="masked"), batch=8, prompt=64)
+    canvases = Job(config, Request(length=64), batch=8, prompt=64)
     many = drafted(canvases, one(CHIPS["v5e"]), {})
     assert many[2].read > 3 * many[0].read
     assert many[2].tokens_per_second < 0.7 * many[0].tokens_per_second

@@ -185,6 +185,22 @@ def test_several_steps_at_once_are_their_product():
     assert np.array_equal(np.argmax(whole.log_q(random_logits(), still), axis=-1), tokens)
 
 
+def test_any_matrices_give_the_sum_over_clean_tokens():
+    """p(x_s | x_t) ∝ Σ_x p(x) q(x_s | x) q(x_t | x_s), one number at a time, from the matrices."""
+    steps, logits = own_matrices(3), random_logits()
+    view = toy_view(2).replace(time=jnp.full(4, 5 / 6), next_time=jnp.full(4, 3 / 6))
+    found = np.asarray(jax.nn.softmax(sj.transitions(steps).log_q(logits, view)))
+    to_s, s_to_t = np.linalg.multi_dot(steps[:3]), steps[3] @ steps[4]
+    tokens, clean = np.asarray(view.window(view.tokens)), np.asarray(jax.nn.softmax(logits))
+    for row, column in ((0, 0), (1, 3), (3, 5)):
+        own = np.array([
+            sum(clean[row, column, x] * to_s[x, later] for x in range(17))
+            * s_to_t[later, tokens[row, column]]
+            for later in range(17)
+        ])  # fmt: skip
+        np.testing.assert_allclose(found[row, column], own / own.sum(), atol=2e-6)
+
+
 def test_rows_may_stand_at_different_times():
     process, view, logits = sj.transitions(own_matrices(0)), toy_view(2), random_logits()
     time, earlier = jnp.array([1.0, 0.5, 0.5, 1 / 6]), jnp.array([0.5, 1 / 3, 0.0, 0.0])

@@ -24,6 +24,7 @@ def measure_in_turn(
     repeats: int,
     bases: list[str],
     check: Callable[[dict[str, Any]], None] = lambda results: None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
     """All sides once, to compile, then in turn; each round begins with another one.
 
@@ -33,6 +34,7 @@ def measure_in_turn(
       repeats: rounds.
       bases: names of the sides that others are divided by.
       check: looks at what the first runs computed, and raises if it is wrong.
+      clock: `time.process_time` for processor time, on machines that have other work.
 
     Returns the seconds of the first runs and of all others, "against" each base the ratios, and
     how many cores other processes used in the meantime.
@@ -41,9 +43,9 @@ def measure_in_turn(
     seconds: dict[str, list[float]] = {name: [] for name in names}
 
     def timed(name: str) -> float:
-        begin = time.perf_counter()
+        begin = clock()
         results[name] = sides[name]()
-        return time.perf_counter() - begin
+        return clock() - begin
 
     for name in names:
         first[name] = timed(name)
@@ -75,10 +77,13 @@ def ratio(a: list[float], b: list[float]) -> list[float]:
 
 
 def other_cpu_seconds() -> float:
-    """Processor time that everything else on the machine has used so far; 0 where unknown."""
+    """Processor time that everything else has used so far on the cores that this process may use;
+    0 where unknown."""
     try:
-        ticks = [int(field) for field in Path("/proc/stat").read_text().split()[1:8]]
-    except OSError:
+        own = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+    except (OSError, AttributeError):
         return 0.0
-    idle = sum(ticks[3:5])
+    ticks = [int(field) for line in lines if line[0] in own for field in line[1:8]]
+    idle = sum(ticks[3::7]) + sum(ticks[4::7])
     return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK") - time.process_time()
