@@ -24,10 +24,10 @@ import numpy as np
 
 import sake_jax as sj
 from sake_jax.automata import token_bytes
+from sake_jax.chips import CHIPS
 from sake_jax.models import abstract, denoiser_for
 from sake_jax.planning.bench.interleaved import Side, measure_in_turn, report_progress
 from sake_jax.planning.bench.scaled import scaled_config
-from sake_jax.chips import CHIPS
 from sake_jax.planning.count import CostCounter, trace
 
 THREADS = 2

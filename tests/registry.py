@@ -111,8 +111,8 @@ ENTRIES: dict[str, Entry] = {
     "diversity, collision": Entry("diversity", sj.diversity(collision, 1.0)),
     "diversity, renyi 2": Entry("diversity", sj.diversity(renyi(2), 1.0)),
     "diversity, renyi 3": Entry("diversity", sj.diversity(renyi(3), 1.0, normalize="none")),
-    # The slope of λ^0.5 enlarges float32's rounding at small eigenvalues: pushed by 1.0, one seed in
-    # forty breaks a law's tolerance; by 0.25, none of two hundred comes near it.
+    # The slope of λ^0.5 enlarges float32's rounding at small eigenvalues: pushed by 1.0, one seed
+    # in forty breaks a law's tolerance; by 0.25, none of two hundred comes near it.
     "diversity, renyi 0.5": Entry("diversity", sj.diversity(renyi(0.5), 0.25, source="expected")),
     "diversity, von Neumann": Entry("diversity", sj.diversity(von_neumann, 1.0)),
     "diversity, log determinant": Entry(
