@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -13,11 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import sake_jax as sj
 from conftest import GOLDENS
 from disks import little_room, written_by_another
-from sake_jax.training import Trainer, corpus, read
+from sake_jax.cli import app
+from sake_jax.training import Trainer, corpus, read, trainer
 from sake_jax.training.figure import loss_curve
 from sake_jax.training.objective import corrupt, loss
 from sake_jax.training.optimizer import optimizer, rate
@@ -422,6 +425,34 @@ def test_a_killed_command_goes_on_with_the_same_losses(folder, tmp_path):
     assert (one / "model" / "model.safetensors").read_bytes() == (
         two / "model" / "model.safetensors"
     ).read_bytes()
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_in_the_middle_of_a_step_loses_nothing(
+    asked, folder, straight, tmp_path, monkeypatch
+):
+    """The step has taken the old state, and its new one is not there yet. Nor does what is said
+    depend on how long the folder's name is."""
+    real, calls = trainer.step, []
+
+    def step(*arguments):
+        calls.append(real(*arguments))
+        if len(calls) == 2:
+            os.kill(os.getpid(), asked)
+        return calls[-1]
+
+    out = tmp_path / ("a-long-name-of-a-folder" * 3)
+    words = ["train", str(folder / "tiny.toml"), "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "step", step)
+        stopped = CliRunner().invoke(app, words)
+    assert stopped.exit_code == 130, stopped.output
+    assert f"stopped and saved in {out}; the same command goes on" in stopped.output
+    assert len(calls) == 2
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "going on after step 2" in done.output
+    assert losses(out) == losses(straight.folder)
 
 
 @pytest.mark.slow
