@@ -1,9 +1,10 @@
 """Kills a job at each of its file operations, lets it go on, and looks at what came of it.
 
-`python sweep.py JOB FOLDER FIRST STRIDE`, with the library made of kills.c in LD_PRELOAD. Nothing here
-depends on time or luck: a run is killed at its first operation, or the one that is named, the
-next one as many operations later as the stride says, and at a write a second time in the middle of it, until a run ends before it is killed. Each run is a fork of this process, in
-which everything is imported and nothing has begun: JAX's threads would not survive it.
+`python sweep.py JOB FOLDER FIRST STRIDE`, with the library made of kills.c in LD_PRELOAD. Nothing
+here depends on time or luck: a run is killed at its operation number FIRST, the next run STRIDE
+operations later, and at a write a second time in the middle of it, until one ends before it is
+killed. Each run is a fork of this process, in which everything is imported and nothing has begun:
+JAX's threads would not survive it.
 """
 
 import ctypes
