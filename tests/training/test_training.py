@@ -27,6 +27,8 @@ from sake_jax.training.optimizer import optimizer, rate
 from sake_jax.training.trainer import initial
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", ".", "dog", "ran", "to", "and", "they", "were")
+PATIENCE = 1800
+"""Seconds until a process counts as hanging: on a busy machine 400 steps took four minutes."""
 RECIPE = """
 name = "tiny"
 [data]
@@ -398,6 +400,13 @@ def test_bad_runs(folder, straight, tmp_path):
         loss_curve(tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[[[", b"a = " + b"[" * 20_000])
+def test_a_recipe_that_is_no_toml_is_named(content, tmp_path):
+    (tmp_path / "bad.toml").write_bytes(content)
+    with pytest.raises(ValueError, match=r"bad\.toml must be TOML, got .*; mend that line"):
+        read(tmp_path / "bad.toml")
+
+
 def trains(recipe, out):
     script = str(Path(sys.executable).with_name("sake-jax"))
     return [script, "train", str(recipe), "--out", str(out)]
@@ -415,12 +424,12 @@ def test_a_killed_command_goes_on_with_the_same_losses(folder, tmp_path):
     recipe = folder / "forty.toml"
     recipe.write_text(RECIPE.replace("steps = 8", "steps = 40"))
     one, two = tmp_path / "one", tmp_path / "two"
-    subprocess.run(trains(recipe, one), check=True, timeout=300)
+    subprocess.run(trains(recipe, one), check=True, timeout=PATIENCE)
     running = subprocess.Popen(trains(recipe, two))
     wait_for(two / "log.jsonl", running, 20)
     running.kill()
     running.wait()
-    subprocess.run(trains(recipe, two), check=True, timeout=300)
+    subprocess.run(trains(recipe, two), check=True, timeout=PATIENCE)
     assert losses(one) == losses(two)
     assert (one / "model" / "model.safetensors").read_bytes() == (
         two / "model" / "model.safetensors"
@@ -464,10 +473,10 @@ def test_the_command_stops_when_asked_and_goes_on(asked, folder, tmp_path):
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     wait_for(tmp_path / "log.jsonl", running, 2)
     running.send_signal(asked)
-    said, _ = running.communicate(timeout=60)
+    said, _ = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130
     assert "the same command goes on" in said
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert "going on after step" in done.stdout
     assert (tmp_path / "model" / "model.safetensors").exists()
     assert (tmp_path / "loss.png").exists()

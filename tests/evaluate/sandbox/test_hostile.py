@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import sys
@@ -187,6 +188,13 @@ def test_an_attack_fails_and_a_good_program_beside_it_passes(outcomes, name):
     assert bad.why.isprintable()
     assert bad.seconds < LATEST * LIMITS.seconds + 5
     assert good.passed, good.why
+
+
+def test_the_page_about_security_counts_these():
+    page = (Path(__file__).parents[3] / "docs/security.md").read_text()
+    table = page[page.index("## What a model writes") : page.index("A program's time")]
+    counts = re.findall(r"\| (\d+) programs \|", table)
+    assert list(map(int, counts)) == [len(GREED), len(REACH), len(FAKES)]
 
 
 def test_nothing_outside_has_changed(outcomes, outside):
