@@ -203,6 +203,9 @@ def _end(
     checkpoint: Checkpoint, folder: Path, files: dict[str, Any], journal: UnfinishedConversion
 ) -> Manifest:
     copy_description(checkpoint, folder)
+    # orbax leaves its own folder behind when it refuses a batch that a killed run had saved.
+    for path in folder.glob(f"{WEIGHTS}.*"):
+        shutil.rmtree(path)
     # The manifest last, since a folder with one counts as complete; then the journal may go.
     manifest = Manifest(
         family=checkpoint.config.family,

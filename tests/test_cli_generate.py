@@ -176,7 +176,10 @@ def test_saved_texts_are_not_written_again(tmp_path):
 @pytest.mark.parametrize("asked_to", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_stopped_goes_on(asked_to, tmp_path):
     words = ["the dog", "--length", "8", "--samples", "40", "--batch", "2", "--save"]
-    program = [sys.executable, "-c", "from sake_jax.cli import main; main()", "generate", *words]
+    # A shell lets what it starts in the background ignore Ctrl-C, and children inherit that.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    script = f"{heard}; from sake_jax.cli import main; main()"
+    program = [sys.executable, "-c", script, "generate", *words]
     rows = tmp_path / "run/rows.jsonl"
     process = subprocess.Popen([*program, tmp_path / "run"], stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (rows.is_file() and rows.read_text().count("\n") >= 4):

@@ -189,7 +189,7 @@ def _determinize(
 def _smallest(table: np.ndarray, byte_class: np.ndarray, accepts: np.ndarray) -> ByteAutomaton:
     """The smallest automaton with the same language (Moore): states that no text tells apart are
     one, and so are bytes that no state tells apart."""
-    kind = accepts.astype(np.int32)
+    _, kind = _unique_rows(_lengths(table, accepts))
     while True:
         _, finer = _unique_rows(np.concatenate([kind[:, None], kind[table]], axis=1))
         if finer.max() == kind.max():
@@ -206,6 +206,36 @@ def _smallest(table: np.ndarray, byte_class: np.ndarray, accepts: np.ndarray) ->
     table, accepts = number[kind[table[members[order]]]], accepts[members[order]]
     columns, new_class = _unique_rows(np.ascontiguousarray(table.T))
     return ByteAutomaton(table[:, columns], new_class[byte_class], accepts)
+
+
+def _lengths(table: np.ndarray, accepts: np.ndarray) -> np.ndarray:
+    """(S + 1, 2) the shortest and the longest text that each state accepts, -1 where there is none.
+
+    States that differ here differ: without this, each round of `_smallest` would tell apart one
+    state more of a long chain, such as that of `.{2000}`.
+    """
+    before: list[list[int]] = [[] for _ in table]
+    for state, row in enumerate(table.tolist()):
+        for after in set(row):
+            before[after].append(state)
+    found = np.full((len(table), 2), -1, np.int32)
+    shortest, longest = found[:, 0], found[:, 1]
+    shortest[accepts] = 0
+    useful = np.flatnonzero(accepts).tolist()
+    for state in useful:  # grows while we go through it
+        for earlier in before[state]:
+            if shortest[earlier] < 0:
+                shortest[earlier] = shortest[state] + 1
+                useful.append(earlier)
+    left = [len({t for t in row if shortest[t] >= 0}) for row in table.tolist()]
+    ends = [state for state in useful if not left[state]]
+    for state in ends:  # grows too; what reaches a loop has no longest text, and is not in it
+        longest[state] = max([longest[t] + 1 for t in set(table[state].tolist())], default=0)
+        for earlier in before[state]:
+            left[earlier] -= 1
+            if not left[earlier]:
+                ends.append(earlier)
+    return found
 
 
 def _unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sake_jax.automata.bytewise import byte_automaton
+from sake_jax.automata.bytewise import MOST, byte_automaton
 from sake_jax.checks import require, whole
 
 SPACE = "[ ]?"
@@ -17,6 +17,9 @@ CHARACTER = rf'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u{UNIT})'
 """One character of a JSON string."""
 INTEGER = "-?(?:0|[1-9][0-9]*)"
 NUMBER = rf"{INTEGER}(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+LONGEST = 10 * MOST
+"""Letters of an expression, at most. An array says its items twice, so that each array in another
+one doubles the expression."""
 LARGEST = 1000
 """Whole numbers between a minimum and a maximum, at most: they are listed."""
 WORDS = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
@@ -37,7 +40,11 @@ def schema_expression(schema: Any) -> str:
     """
     rule = "a JSON Schema must be an object"
     require(isinstance(schema, Mapping), rule, schema, "name types, or write an expression")
-    return _Reader(schema).read(schema, "schema", ())
+    try:
+        return _Reader(schema).read(schema, "schema", ())
+    except RecursionError as error:
+        rule = "a JSON Schema must have less inside each other, and fewer properties"
+        raise ValueError(f"{rule}, got too many; write an expression.") from error
 
 
 def read_form(text: str) -> str | dict[str, Any]:
@@ -53,7 +60,9 @@ def read_form(text: str) -> str | dict[str, Any]:
         described = Path(text).read_text(encoding="utf-8")
     try:
         found = json.loads(described)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise ValueError("a JSON Schema must have less inside each other; nest less.") from error
+    except ValueError as error:
         if described is not text:
             raise ValueError(f"{text} must be JSON, got {error}; mend it.") from error
         return text
@@ -90,7 +99,11 @@ class _Reader:
         rule = f"{name}'s type must be one of {', '.join(makers)}"
         require(isinstance(kind, str) and kind in makers, rule, kind, "name it")
         _only(name, schema, KNOWN.get(kind, ()))
-        return makers[kind](schema, name, above)
+        made = makers[kind](schema, name, above)
+        rule = f"{name}'s expression must have at most {LONGEST:,} letters"
+        remedy = "nest fewer arrays, or list fewer properties that may be left out"
+        require(len(made) <= LONGEST, rule, len(made), remedy)
+        return made
 
     def _alone(self, word: str, value: Any, name: str, above: tuple[str, ...]) -> str:
         if word == "$ref":
@@ -101,11 +114,11 @@ class _Reader:
             require(value not in above, rule, value, remedy)
             return self.read(self._find(value), value, (*above, value))
         if word == "const":
-            return re.escape(json.dumps(value, ensure_ascii=False))
+            return _literal(value, name)
         rule, remedy = f"{name}: {word} must be a list of at least one", "list them"
         require(isinstance(value, list) and value, rule, value, remedy)
         if word == "enum":
-            return _any([re.escape(json.dumps(part, ensure_ascii=False)) for part in value])
+            return _any([_literal(part, name) for part in value])
         # One of several, where only one may hold, is not regular arithmetic that we do.
         rule, remedy = f"{name}: oneOf counts how many hold", "write anyOf"
         require(word == "anyOf", rule, word, remedy)
@@ -123,6 +136,9 @@ class _Reader:
     def _object(self, schema: Mapping[str, Any], name: str, above: tuple[str, ...]) -> str:
         properties = schema.get("properties", {})
         required = schema.get("required", [])
+        rule = f"{name}: properties must be an object, and required a list of their names"
+        right = isinstance(properties, Mapping) and isinstance(required, list)
+        require(right, rule, (properties, required), "write them so")
         missing = sorted(set(required) - set(properties))
         require(not missing, f"{name}: what is required must be described", missing, "describe it")
         more = schema.get("additionalProperties", False)
@@ -130,9 +146,7 @@ class _Reader:
         require(isinstance(more, bool), rule, more, "leave it out: others are not written")
         members = [
             (
-                re.escape(json.dumps(key, ensure_ascii=False))
-                + f":{SPACE}"
-                + self.read(part, f"{name}.{key}", above),
+                _literal(key, name) + f":{SPACE}" + self.read(part, f"{name}.{key}", above),
                 key in required,
             )
             for key, part in properties.items()
@@ -164,6 +178,15 @@ def _only(name: str, schema: Mapping[str, Any], known: tuple[str, ...]) -> None:
     unknown = sorted(set(schema) - set(known))
     rule = f"{name} must be described by {', '.join(('type', *known))}"
     require(not unknown, rule, unknown, "leave it out, or write an expression")
+
+
+def _literal(value: Any, name: str) -> str:
+    """One value, as JSON writes it; Python's own writer also has words for what JSON has not."""
+    try:
+        return re.escape(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        rule = f"{name}: values must be JSON's"
+        raise ValueError(f"{rule}, got {value!r} ({error}); take it out.") from error
 
 
 def _any(parts: list[str]) -> str:

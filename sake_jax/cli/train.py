@@ -1,8 +1,10 @@
 """The command that trains a model from a recipe."""
 
+import contextlib
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import (
@@ -59,22 +61,42 @@ def train(
     chosen = read(recipe, data)
     folder = out or Path("runs") / chosen.name
     trainer = Trainer(chosen, folder, make_mesh(**mesh_sizes(mesh)) if mesh else None)
-    # Also when a scheduler takes the machine away, and in the background of a script.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
     steps, begun = chosen.training.steps, int(trainer.state.step)
     if begun:
         print_line(f"going on after step {begun}")
-    with Progress(*COLUMNS) as bar:
+    with _stops() as asked, Progress(*COLUMNS) as bar:
         task = bar.add_task("loss", total=steps, completed=begun)
 
         def show(step: int, loss: float) -> None:
             bar.update(task, completed=step, description=f"loss {loss:.3f}")
+            if asked() and step < steps:
+                raise KeyboardInterrupt
 
         try:
             trainer.train(show)
         except KeyboardInterrupt:
-            bar.print(plain_text(f"stopped and saved in {folder}; the same command goes on"))
+            said = plain_text(f"stopped and saved in {folder}; the same command goes on")
+            bar.print(said, soft_wrap=True)
             raise typer.Exit(130) from None
     print_line(f"model: {trainer.publish(dtype)}")
     print_line(f"curve: {loss_curve(folder)}")
+
+
+@contextlib.contextmanager
+def _stops() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or SIGTERM came, also when a scheduler takes the machine away, and in the
+    background of a script, where Ctrl-C would be ignored. The second one interrupts at once."""
+    came = False
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal came
+        if came:
+            signal.default_int_handler(number, frame)
+        came = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

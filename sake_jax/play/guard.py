@@ -8,7 +8,7 @@ stranger's name was made to point here (DNS rebinding).
 import hmac
 import ipaddress
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 WELCOME_SITES = ("same-origin", "none")
 """Of `Sec-Fetch-Site`: the page itself, and an address that somebody typed or opened."""
@@ -39,12 +39,20 @@ def refusal(headers: Mapping[str, str], given: str | None, token: str | None) ->
       token: the one it must have; None where only this machine can ask at all.
     """
     host = headers.get("Host", "")
-    if token is None and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+    if token is None and not is_loopback(_split(f"//{host}").hostname or ""):
         return f"play answers to its own address only, got Host {host}; open the printed one."
     origin = headers.get("Origin")
     site = headers.get("Sec-Fetch-Site", "none")
-    if (origin is not None and urlsplit(origin).netloc != host) or site not in WELCOME_SITES:
+    if (origin is not None and _split(origin).netloc != host) or site not in WELCOME_SITES:
         return "play answers to its own page only, got a request of another; open the printed one."
     if token is not None and not hmac.compare_digest((given or "").encode(), token.encode()):
         return "play needs the token of the address that it printed, got another; copy all of it."
     return None
+
+
+def _split(address: str) -> SplitResult:
+    """The parts of an address; of what is none, nobody's."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return SplitResult("", "", "", "", "")

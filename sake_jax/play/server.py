@@ -7,6 +7,7 @@ import json
 import secrets
 import select
 import socket
+import sys
 import threading
 import traceback
 from collections.abc import Iterator
@@ -62,6 +63,10 @@ class PlayServer(ThreadingHTTPServer):
         key = "" if self.token is None else f"?token={self.token}"
         return f"http://{shown}:{self.server_address[1]}/{key}"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """What nobody foresaw ends one request, and is said without commands to the terminal."""
+        _print_traceback()
+
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
         """A place among the runs, or ValueError where there is none."""
@@ -86,7 +91,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The page at "/", a run at "/write", the same as a file at "/page"."""
-        address = urlsplit(self.path)
+        try:
+            address = urlsplit(self.path)
+        except ValueError as error:
+            return self._tell(HTTPStatus.BAD_REQUEST, f"{error}; open the printed address.")
         settings = dict(parse_qsl(address.query, keep_blank_values=True))
         headers = {name.title(): value for name, value in self.headers.items()}
         refused = refusal(headers, settings.pop("token", None), self.server.token)
@@ -104,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
         except (ValueError, OSError) as error:  # what the command line tells in one line too
             self._tell(HTTPStatus.BAD_REQUEST, str(error))
         except Exception as error:
-            traceback.print_exc()
+            _print_traceback()
             self._tell(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
     def _page(self, settings: Settings) -> None:
@@ -163,11 +171,18 @@ class Handler(BaseHTTPRequestHandler):
         """Says nothing: addresses hold what people write, and the token."""
 
 
+def _print_traceback() -> None:
+    """For who runs the server. What it holds of others' texts must not command the terminal."""
+    lines = traceback.format_exc().splitlines()
+    shown = ["".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in lines]
+    print("\n".join(shown), file=sys.stderr)
+
+
 def _told_errors(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The events of a run; one that fails ends with an event that says why."""
     try:
         yield from events
     except Exception as error:
         if not isinstance(error, ValueError):
-            traceback.print_exc()
+            _print_traceback()
         yield {"kind": "error", "error": str(error)}

@@ -209,8 +209,8 @@ def read(path: str | Path, data: str | Path | None = None) -> Recipe:
     require(path.is_file(), rule, str(path), "check the path")
     place = path.parent if data is None else Path(data)
     try:
-        written = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
+        written = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # no TOML, no text, or nested without end
         raise ValueError(f"{path} must be TOML, got {error}; mend that line.") from error
     kind = PairsData if "problems" in written.get("data", {}) else TextData
     parts = {"data": kind, "model": Model, "training": Training}

@@ -82,7 +82,9 @@ class Trainer:
     def train(self, on_step: Callable[[int, float], None] = lambda step, loss: None) -> TrainState:
         """Runs to the recipe's last step. Interrupted, it saves what it has and lets go.
 
-        `on_step` is called after every step with its number and loss.
+        `on_step` is called after every step with its number and loss. A KeyboardInterrupt that it
+        raises loses nothing; one that comes in the middle of a step may cost what is newer than
+        the last checkpoint.
         """
         t, key = self.recipe.training, jax.random.key(self.recipe.training.seed)
         at, clock = int(self.state.step), time.perf_counter()
@@ -95,13 +97,13 @@ class Trainer:
                     tokens = self._placed(self.examples.batch(at), "data")
                     start = self.examples.answer_start
                     self.state, lost, norm = step(self.config, t, start, self.state, tokens, key)
-                on_step(at + 1, float(lost))
-                at += 1
+                at, loss = at + 1, float(lost)
                 if at % t.every == 0 or at == t.steps:
                     self._log(at, since, float(norm), time.perf_counter() - clock)
                     since = at
                 if at % t.save == 0 or at == t.steps:
                     self.save()
+                on_step(at, loss)  # may stop us: the step is whole, in the log too
                 if since == at:  # neither bounds nor checkpoints count as training
                     clock = time.perf_counter()
         except KeyboardInterrupt:

@@ -1,9 +1,10 @@
 """Kills a job at each of its file operations, lets it go on, and looks at what came of it.
 
-`python sweep.py JOB FOLDER STRIDE`, with the library made of kills.c in LD_PRELOAD. Nothing here
-depends on time or luck: the n-th run is killed at its n-th operation, and at a write a second time
-in the middle of it, until a run ends before it is killed. Each run is a fork of this process, in
-which everything is imported and nothing has begun: JAX's threads would not survive it.
+`python sweep.py JOB FOLDER FIRST STRIDE`, with the library made of kills.c in LD_PRELOAD. Nothing
+here depends on time or luck: a run is killed at its operation number FIRST, the next run STRIDE
+operations later, and at a write a second time in the middle of it, until one ends before it is
+killed. Each run is a fork of this process, in which everything is imported and nothing has begun:
+JAX's threads would not survive it.
 """
 
 import ctypes
@@ -93,14 +94,14 @@ def differences(ours: Any, right: Any, place: str = "") -> Iterator[tuple[str, A
         yield from differences(one, other, f"{place}/{name}")
 
 
-def sweep(job: "jobs.Job", folder: Path, stride: int) -> dict:
+def sweep(job: "jobs.Job", folder: Path, first: int, stride: int) -> dict:
     """Counts of what was tried, and all that went wrong."""
     place, log, result = folder / "place", folder / "log", folder / "right.json"
     record = connect(place)
     code = run(job, place, log, result)
     assert code == 0, f"without a kill: {code}\n{log.read_text()}"
     tried = {"operations": record.count, "kills": 0, "halves": 0, "wrong": []}
-    at, half = 1, False
+    at, half = first, False
     while True:
         shutil.rmtree(place, ignore_errors=True)
         record.count, record.at, record.half, record.wrote = 0, at, int(half), 0
@@ -118,6 +119,6 @@ def sweep(job: "jobs.Job", folder: Path, stride: int) -> dict:
 
 
 if __name__ == "__main__":
-    name, folder, stride = sys.argv[1:]
-    found = sweep(jobs.JOBS[name], Path(folder).resolve(), int(stride))
+    name, folder, first, stride = sys.argv[1:]
+    found = sweep(jobs.JOBS[name], Path(folder).resolve(), int(first), int(stride))
     (Path(folder) / "found.json").write_text(json.dumps(found, indent=1))

@@ -27,7 +27,8 @@ def get(server, path, headers=(), method="GET", host="127.0.0.1"):
     """The answer and its text."""
     port = server.server_address[1]
     with contextlib.closing(http.client.HTTPConnection(host, port, timeout=120)) as connection:
-        connection.request(method, path, headers=dict(headers))
+        headers = {name: value.encode() for name, value in dict(headers).items()}
+        connection.request(method, path, headers=headers)
         answer = connection.getresponse()
         return answer, answer.read().decode()
 
@@ -140,6 +141,9 @@ def test_an_empty_value_is_not_given_but_an_empty_prompt_is(server, studio):
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"sec-fetch-site": "cross-site"},
+        {"Host": "["},
+        {"Host": "\u2100"},
+        {"Origin": "http://[127.0.0.1"},
     ],
     ids=str,
 )
@@ -148,6 +152,33 @@ def test_other_pages_are_refused(server, path, headers):
     assert answer.status == 403
     assert "play answers to its own" in text
     assert server.running == 0
+
+
+def test_what_is_no_address_is_refused(server, capsys):
+    for path in (
+        "http://[",
+        "http://[x]/write",
+        "/write?" + "a=b&" * 9000,
+        "/write?samples=" + "9" * 5000,
+    ):
+        assert get(server, path, {"Host": "localhost"})[0].status == 400
+    assert not capsys.readouterr().err
+
+
+def test_nothing_commands_the_terminal_of_the_server(server, studio, capsys):
+    def breaks(settings):
+        raise RuntimeError("\x1b[2J\u202e")
+
+    server.studio = Scripted(studio, live=breaks)
+    assert get(server, "/write")[0].status == 500
+    try:
+        raise RuntimeError("\x1b]0;title\x07")
+    except RuntimeError:
+        server.handle_error(None, ("127.0.0.1", 1))
+    said = capsys.readouterr().err
+    assert r"\x1b[2J\u202e" in said
+    assert r"\x1b]0;title\x07" in said
+    assert all(letter.isprintable() for line in said.splitlines() for letter in line)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -13,17 +14,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import sake_jax as sj
 from conftest import GOLDENS
 from disks import little_room, written_by_another
-from sake_jax.training import Trainer, corpus, read
+from sake_jax.cli import app
+from sake_jax.training import Trainer, corpus, read, trainer
 from sake_jax.training.figure import loss_curve
 from sake_jax.training.objective import corrupt, loss
 from sake_jax.training.optimizer import optimizer, rate
 from sake_jax.training.trainer import initial
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", ".", "dog", "ran", "to", "and", "they", "were")
+PATIENCE = 1800
+"""Seconds until a process counts as hanging: on a busy machine 400 steps took four minutes."""
 RECIPE = """
 name = "tiny"
 [data]
@@ -395,6 +400,13 @@ def test_bad_runs(folder, straight, tmp_path):
         loss_curve(tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[[[", b"a = " + b"[" * 20_000])
+def test_a_recipe_that_is_no_toml_is_named(content, tmp_path):
+    (tmp_path / "bad.toml").write_bytes(content)
+    with pytest.raises(ValueError, match=r"bad\.toml must be TOML, got .*; mend that line"):
+        read(tmp_path / "bad.toml")
+
+
 def trains(recipe, out):
     script = str(Path(sys.executable).with_name("sake-jax"))
     return [script, "train", str(recipe), "--out", str(out)]
@@ -412,16 +424,44 @@ def test_a_killed_command_goes_on_with_the_same_losses(folder, tmp_path):
     recipe = folder / "forty.toml"
     recipe.write_text(RECIPE.replace("steps = 8", "steps = 40"))
     one, two = tmp_path / "one", tmp_path / "two"
-    subprocess.run(trains(recipe, one), check=True, timeout=300)
+    subprocess.run(trains(recipe, one), check=True, timeout=PATIENCE)
     running = subprocess.Popen(trains(recipe, two))
     wait_for(two / "log.jsonl", running, 20)
     running.kill()
     running.wait()
-    subprocess.run(trains(recipe, two), check=True, timeout=300)
+    subprocess.run(trains(recipe, two), check=True, timeout=PATIENCE)
     assert losses(one) == losses(two)
     assert (one / "model" / "model.safetensors").read_bytes() == (
         two / "model" / "model.safetensors"
     ).read_bytes()
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_in_the_middle_of_a_step_loses_nothing(
+    asked, folder, straight, tmp_path, monkeypatch
+):
+    """The step has taken the old state, and its new one is not there yet. Nor does what is said
+    depend on how long the folder's name is."""
+    real, calls = trainer.step, []
+
+    def step(*arguments):
+        calls.append(real(*arguments))
+        if len(calls) == 2:
+            os.kill(os.getpid(), asked)
+        return calls[-1]
+
+    out = tmp_path / ("a-long-name-of-a-folder" * 3)
+    words = ["train", str(folder / "tiny.toml"), "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "step", step)
+        stopped = CliRunner().invoke(app, words)
+    assert stopped.exit_code == 130, stopped.output
+    assert f"stopped and saved in {out}; the same command goes on" in stopped.output
+    assert len(calls) == 2
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "going on after step 2" in done.output
+    assert losses(out) == losses(straight.folder)
 
 
 @pytest.mark.slow
@@ -433,10 +473,10 @@ def test_the_command_stops_when_asked_and_goes_on(asked, folder, tmp_path):
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     wait_for(tmp_path / "log.jsonl", running, 2)
     running.send_signal(asked)
-    said, _ = running.communicate(timeout=60)
+    said, _ = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130
     assert "the same command goes on" in said
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert "going on after step" in done.stdout
     assert (tmp_path / "model" / "model.safetensors").exists()
     assert (tmp_path / "loss.png").exists()

@@ -22,8 +22,8 @@ class Limits:
     cpu_seconds: int | None = None
     """Of processor time, for each process; `seconds`, rounded up, unless given."""
     memory: int = 1024 * MEBIBYTE
-    """Bytes: of addresses for each process, and in memory for all, which is looked at 20 times a
-    second."""
+    """Bytes: of addresses for each process, and in memory for all, sockets at the most they can
+    hold, which is looked at 20 times a second."""
     file_size: int = 8 * MEBIBYTE
     """Bytes of the largest file."""
     disk: int = 16 * MEBIBYTE

@@ -93,6 +93,51 @@ for _ in range(64):
 import mmap
 with open("/dev/zero", "r+b") as zeros: mmap.mmap(zeros.fileno(), 16 << 20)
 """,
+    "visitors that nobody lets in": """
+import socket
+box = socket.socket(socket.AF_UNIX)
+box.bind("box")
+box.listen(4096)
+for _ in range(4096):
+    with socket.socket(socket.AF_UNIX) as visitor:
+        visitor.setblocking(False)
+        try:
+            visitor.connect("box")
+            while True: visitor.send(bytes(1 << 16))
+        except BlockingIOError: pass
+""",
+    "letters that nobody reads": """
+import socket, time
+boxes = [socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(50)]
+for at, box in enumerate(boxes):
+    box.bind(str(at))
+    for _ in range(11):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            try: sender.sendto(bytes(200_000), str(at))
+            except BlockingIOError: pass
+time.sleep(60)
+""",
+    "sockets in letters": """
+import array, socket, time
+end, mail = socket.socketpair()
+for _ in range(300):
+    pair = socket.socketpair()
+    for each in pair:
+        each.setblocking(False)
+        try:
+            while True: each.send(bytes(1 << 16))
+        except BlockingIOError: pass
+    rights = array.array("i", [each.fileno() for each in pair])
+    try: end.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    except OSError: break
+    for each in pair: each.close()
+time.sleep(60)
+""",
+    "larger buffers": """
+import socket
+for each in socket.socketpair(): each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 30)
+""",
 }
 
 REACH = {

@@ -103,6 +103,8 @@ with concurrent.futures.ThreadPoolExecutor(2) as pool:
     assert list(pool.map(abs, [-1, -2])) == [1, 2]
 with multiprocessing.get_context("fork").Pool(2) as pool:
     assert pool.map(abs, [-1, -2]) == [1, 2]
+with multiprocessing.get_context("fork").Manager() as manager:
+    assert dict(manager.dict({"a": 1})) == {"a": 1}
 assert asyncio.run(asyncio.sleep(0, 3)) == 3
 """
 

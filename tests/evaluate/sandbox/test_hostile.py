@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import sys
@@ -67,6 +68,10 @@ EXPECTED = {  # the others fail in ways that depend on Python's version
     "a name that lies": "failed: ImportError",
     "memory that nobody counts": "failed: PermissionError",
     "memory of zeros": "failed: FileNotFoundError",
+    "visitors that nobody lets in": "out of memory",
+    "letters that nobody reads": "out of memory",
+    "sockets in letters": "timed out",
+    "larger buffers": "failed: PermissionError",
     "pair of sockets to the kernel": "failed: OSError: [Errno 97]",
     "the real tracer": "failed: PermissionError: programs may not use sys.settrace",
     "guard taken off": "failed: TypeError",
@@ -185,6 +190,13 @@ def test_an_attack_fails_and_a_good_program_beside_it_passes(outcomes, name):
     assert good.passed, good.why
 
 
+def test_the_page_about_security_counts_these():
+    page = (Path(__file__).parents[3] / "docs/security.md").read_text()
+    table = page[page.index("## What a model writes") : page.index("A program's time")]
+    counts = re.findall(r"\| (\d+) programs \|", table)
+    assert list(map(int, counts)) == [len(GREED), len(REACH), len(FAKES)]
+
+
 def test_nothing_outside_has_changed(outcomes, outside):
     assert outside.files() == [["secret"]] * 3
     assert not list(outside.visitors())
@@ -236,6 +248,8 @@ refused("ptrace", 16, 1, 0, 0)
 refused("syscall", read, 1, 0, 0, 0, 0, 0)
 refused("setns", 0, 0)
 refused("shmget", 0, 1 << 20, 0o1600)
+refused("vmsplice", 1, None, 0, 0)
+refused("syscall", 444, None, 0, 1)  # landlock: its rules are memory that no limit counts
 refused("execv", b"/bin/true", None)
 refused("sethostname", b"other", 5)
 refused("setuid", 0) if libc.setuid(0) < 0 and ctypes.get_errno() == errno.EPERM else None

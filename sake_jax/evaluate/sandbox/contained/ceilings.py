@@ -1,6 +1,7 @@
 """Resource limits of a program, and what its processes use together."""
 
 import contextlib
+import dataclasses
 import math
 import os
 import platform
@@ -12,6 +13,21 @@ NOBODY = 65534
 """Who root becomes before it runs a program: limits on processes do not bind root."""
 OUR_OWN = 2
 """The keeper and the first process share the program's user, and count as two of its processes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class House:
+    """What is the same for all programs."""
+
+    contained: bool
+    limits: dict
+    """The fields of `Limits`."""
+    processes: int | None
+    """The folder /proc."""
+    most: int
+    """Processes, see `allowed`."""
+    folder: str
+    """Of the caller, where programs that are not contained get theirs."""
 
 
 def bind(limits: dict, processes: int) -> None:
@@ -66,6 +82,19 @@ def resident(processes: int | None, first: int, own: int) -> int:
             total += max(0, size(processes, name) - own)
             left += _children(processes, name)
     return total
+
+
+def sockets(processes: int | None) -> int:
+    """How many this process's network namespace has, closed ones with something unread included;
+    0 where the kernel does not tell.
+    """
+    if processes is None:
+        return 0
+    try:
+        words = _read(processes, "self/net/sockstat").split()
+    except OSError:
+        return 0
+    return int(words[words.index("used") + 1])
 
 
 def scheduled(processes: int | None, first: int) -> tuple[float, float]:

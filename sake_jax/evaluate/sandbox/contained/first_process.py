@@ -4,17 +4,14 @@ import contextlib
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from . import ceilings, kernel, namespaces
-
-if TYPE_CHECKING:
-    from .keeper import House
 
 MOST_DESCRIPTORS = 1 << 16
 
 
-def begin(house: "House", channel: int, end: int) -> int:
+def begin(house: ceilings.House, channel: int, end: int) -> int:
     """Gives up all rights and forks the program's process. Returns only there."""
     try:
         _silence()

@@ -1,7 +1,6 @@
 """Keeps one program from outside its namespaces: starts it, ends it, answers the caller."""
 
 import contextlib
-import dataclasses
 import os
 import signal
 import tempfile
@@ -9,24 +8,10 @@ import time
 from typing import NoReturn
 
 from . import first_process, kernel, namespaces, watch, wire
+from .ceilings import House
 
 PATIENCE = 5.0
 """Seconds that killed processes have to be gone."""
-
-
-@dataclasses.dataclass(frozen=True)
-class House:
-    """What is the same for all programs."""
-
-    contained: bool
-    limits: dict
-    """The fields of `Limits`."""
-    processes: int | None
-    """The folder /proc."""
-    most: int
-    """Processes, see `ceilings.allowed`."""
-    folder: str
-    """Of the caller, where programs that are not contained get theirs."""
 
 
 def keep(job: dict, house: House) -> int:
@@ -49,7 +34,7 @@ def keep(job: dict, house: House) -> int:
     os.close(far)
     os.close(end)
     try:
-        message = watch.Watch(house.limits, house.processes, near, ended, first).verdict()
+        message = watch.Watch(house, near, ended, first).verdict()
     except Exception as error:
         message = {"lost": f"{type(error).__name__}: {error}"[:100]}
     _stop(first, house.contained)

@@ -37,6 +37,8 @@ REFUSED = {  # x86_64, aarch64
     "kexec_file_load": (320, 294),
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
+    "landlock_add_rule": (445, 445),
+    "landlock_create_ruleset": (444, 444),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "modify_ldt": (154, NOWHERE),
@@ -70,6 +72,7 @@ REFUSED = {  # x86_64, aarch64
     "umount2": (166, 39),
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
+    "vmsplice": (278, 75),
 }
 CLONE, CLONE3, MMAP = (56, 220), (435, 435), (9, 222)
 SOCKETS = ((41, 198), (53, 199))
@@ -77,6 +80,10 @@ SOCKETS = ((41, 198), (53, 199))
 FAMILIES = (1, 2, 10)
 """Of sockets that a network namespace keeps inside: UNIX and the internet's. Those to the host of
 a virtual machine, for one, it does not."""
+SET_OPTION, WHOLE_SOCKET = (54, 208), 1
+SEND_BUFFER, SEND_BUFFER_FORCED = 7, 32
+"""Options of a whole socket: how much it may hold that nobody has read. The keeper counts sockets,
+and takes each for as large as they begin."""
 NAMESPACES = 0x7E020000
 """The flags of clone that make namespaces."""
 SHARED, ANONYMOUS = 0x01, 0x20
@@ -86,7 +93,9 @@ X32 = 0x40000000
 """x86_64 knows a second numbering of its calls, from here on."""
 
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT, FOURTH_ARGUMENT = 0, 4, 16, 40  # bytes into what it sees
+# Bytes into what it sees:
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT, SECOND_ARGUMENT, THIRD_ARGUMENT = 0, 4, 16, 24, 32
+FOURTH_ARGUMENT = 40
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
 
@@ -106,6 +115,7 @@ def instructions() -> bytes:
         steps += _answer(EQUAL, numbers[which], ERROR | errno.EPERM)
     for numbers in SOCKETS:
         steps += _call(numbers[which], _families())
+    steps += _call(SET_OPTION[which], _small_buffers())
     steps += _call(MMAP[which], _unshared_memory())
     steps += _call(CLONE[which], _same_namespaces())
     return b"".join([*steps, _step(RETURN, ALLOW)])
@@ -121,6 +131,17 @@ def _families() -> list[bytes]:
         _step(LOAD, FIRST_ARGUMENT),
         *(_step(EQUAL, each, skip_if=len(FAMILIES) - at) for at, each in enumerate(FAMILIES)),
         _step(RETURN, ERROR | errno.EAFNOSUPPORT),
+        _step(RETURN, ALLOW),
+    ]
+
+
+def _small_buffers() -> list[bytes]:
+    return [
+        _step(LOAD, SECOND_ARGUMENT),
+        _step(EQUAL, WHOLE_SOCKET, skip_unless=5),
+        _step(LOAD, THIRD_ARGUMENT),
+        *_answer(EQUAL, SEND_BUFFER, ERROR | errno.EPERM),
+        *_answer(EQUAL, SEND_BUFFER_FORCED, ERROR | errno.EPERM),
         _step(RETURN, ALLOW),
     ]
 

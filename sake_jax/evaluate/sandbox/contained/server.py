@@ -41,7 +41,7 @@ def _settings() -> dict:
     return lines[0]
 
 
-def _prepare(settings: dict) -> keeper.House:
+def _prepare(settings: dict) -> ceilings.House:
     """What is the same for all programs. Ends the process where the system refuses it."""
     # A terminal's interrupt is the caller's business, and so is what its thread had blocked.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -62,7 +62,7 @@ def _prepare(settings: dict) -> keeper.House:
         wire.answer({"refused": f"{getattr(error, 'strerror', None) or error}"})
         sys.exit(1)
     wire.answer({"ready": True, "libraries": shared})
-    return keeper.House(contained, limits, processes, most, settings["folder"])
+    return ceilings.House(contained, limits, processes, most, settings["folder"])
 
 
 def _serve() -> dict:

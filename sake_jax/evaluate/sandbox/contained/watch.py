@@ -41,14 +41,17 @@ def channel() -> tuple[int, int]:
 class Watch:
     """Of the process that a keeper has forked."""
 
-    def __init__(
-        self, limits: dict, processes: int | None, channel: int, ended: int, first: int
-    ) -> None:
-        self._limits, self._processes, self._ended, self._first = limits, processes, ended, first
+    def __init__(self, house: ceilings.House, channel: int, ended: int, first: int) -> None:
+        self._limits, self._processes = house.limits, house.processes
+        self._ended, self._first = ended, first
         self._channel = socket.socket(fileno=channel)
+        # A socket takes what is sent until its buffer is full, and the last message on top.
+        buffer = self._channel.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        # Not contained, a program shares the network with everybody.
+        self._each_socket = 2 * buffer if house.contained else 0
         # Made after the fork: no copy of it is in the program's memory before it is read there.
         self._secret = os.urandom(program.SECRET)
-        self._own = ceilings.size(processes)
+        self._own = ceilings.size(self._processes)
         self._begun: float | None = None
         self._before = (0.0, 0.0)
         self._sender: int | None = None
@@ -112,7 +115,8 @@ class Watch:
         return {"passed": passed, "why": _clean(why), "seconds": seconds}
 
     def _memory(self) -> int:
-        return ceilings.resident(self._processes, self._first, self._own)
+        buffers = self._each_socket and self._each_socket * ceilings.sockets(self._processes)
+        return buffers + ceilings.resident(self._processes, self._first, self._own)
 
     def _wait(self, seconds: float) -> bool:
         """Until a message comes or the program's process ends; whether it has ended."""
