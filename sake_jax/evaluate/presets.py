@@ -59,7 +59,7 @@ class Preset:
 
 DISTINCT = Preset(
     "distinct",
-    Request(guidance="distinct", temperature=0.15, order="random"),
+    Request(guidance="distinct", strength=0.5, temperature=0.3, order="random"),
     "tinystories",
 )
 """No row of the paper: what `experiment solve` found to solve most problems within many tries."""

@@ -159,7 +159,7 @@ def _votes(runs: dict[str, Reported]) -> str:
         rates = [f"{values.mean():.3f}" for values in (run.passes(1), votes)]
         gained = "" if run is base else _shown(difference(votes, base.means("vote")))
         lines.append([method, run.name, *rates, gained])
-    return table(lines)
+    return f"Votes of {base.samples}:\n\n{table(lines)}"
 
 
 def _curves(
