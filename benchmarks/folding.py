@@ -152,8 +152,8 @@ def main() -> None:
     ):
         for row in rows:
             print(json.dumps(row), flush=True)
-            before = [old for old in results.get(part, []) if _place(old) != _place(row)]
-            results[part] = [*before, row]
+            rows_there = {tuple(_place(old)): old for old in results.get(part, [])}
+            results[part] = [*(rows_there | {tuple(_place(row)): row}).values()]
             if options.out:
                 write_atomically(options.out, json.dumps(results, indent=1) + "\n")
                 write_atomically(options.out.with_suffix(".md"), page(results) + "\n")

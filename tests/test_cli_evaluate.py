@@ -99,7 +99,7 @@ def test_a_puzzle_is_for_its_own_model(tmp_path):
     words = ("eval", "countdown-3", "--samples", 2, "--limit", 2, "--out", tmp_path / "run")
     told = call(*words)
     assert '"model": "countdown-3"' in told
-    assert '"preset": "distinct"' in told
+    assert '"preset": "spread"' in told
     assert "pass@1" in told
     plain = (*words[:-1], tmp_path / "plain", "--guidance", "none")
     assert '"preset": null' in call(*plain)

@@ -303,6 +303,11 @@ def test_requests_become_samplers(lm):
     both = request(guidance="sake+spread", top_p=0.9, strength=2.0).guided()
     wanted = sj.chain(sj.top_p(0.9), sj.sake(2.0), sj.sake(2.0, scope="batch", self_term=0.0))
     assert both == wanted
+    capped = request(guidance="spread", strength=5.0, budget=0.1).guided()
+    repelled = sj.sake(5.0, scope="batch", self_term=0.0, kl_budget=0.1)
+    assert capped == sj.chain(repelled)
+    with pytest.raises(ValueError, match="a budget is for 'sake' and 'spread'"):
+        request(guidance="cfg", budget=0.1)
     assert request(guidance="cfg").guided() == sj.chain(sj.classifier_free(1.0))
     entropy = sj.masked(lm, length=64, reveal=sj.reveal.low_entropy).reveal
     assert request(order="entropy").build(lm).reveal == entropy != usual.reveal

@@ -107,7 +107,7 @@ OWN = {"eval": {"model", "chat"}, "plan": {"model", "dtype", "mesh", "batch"}}
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_have_an_option_for_every_field(name, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("COLUMNS", "400")
     output = re.sub(r"\x1b\[[\d;]*m", "", CliRunner().invoke(cli.app, [name, "--help"]).output)
     for each in (*dataclasses.fields(sj.Request), *dataclasses.fields(RunOptions)):
         if each.name in OWN.get(name, ()):

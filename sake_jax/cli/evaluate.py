@@ -86,7 +86,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="A row of the paper's tables, such as 'base-0.2', 'd-cfg-0.5', 'sake-0.7', "
-            "'top-p-0.95', or 'distinct', what solves most within many tries; other options change "
+            "'top-p-0.95', or 'spread', what solves most within many tries; other options change "
             "it. The paper's numbers stand beside its own model only, known by its name or its "
             "folder's, LLaDA-8B-Base."
         ),
@@ -120,14 +120,14 @@ def evaluate(
     Programs that the model wrote run contained, without network, files, or much of anything.
     Without --preset there is no guidance, the temperature is 0.2 and the length 64, or the
     puzzle's: the plainest row of the paper's tables, which others are held against; but several
-    answers to a puzzle are drawn with the preset 'distinct', unless --guidance names another. What
+    answers to a puzzle are drawn with the preset 'spread', unless --guidance names another. What
     `generate` does by itself is meant to be looked at: --guidance sake --temperature 0.9.
     """
     from sake_jax.evaluate import presets
     from sake_jax.evaluate.run import run as run_task
 
     if preset is None and task in PUZZLES and samples > 1 and "guidance" not in changed:
-        preset = "distinct"
+        preset = "spread"
     row = presets.preset(preset) if preset else presets.Preset("", OWN, RunOptions.model)
     guided = changed.get("guidance", row.request.guidance) != "none"
     strength, remedy = changed.get("strength"), "name one with --guidance"

@@ -46,9 +46,8 @@ class Request:
         default="none",
         metadata={
             "help": "'sake': a text repeats itself less; 'spread': the texts of a prompt differ "
-            "more; 'distinct': they keep from becoming the same one, for problems with many right "
-            "answers; 'paper': the paper's algorithm to the letter; 'cfg': closer to the prompt; "
-            "'none'; or some of them, as in 'sake+spread'."
+            "more; 'distinct': they keep from becoming the same; 'paper': the paper's algorithm to "
+            "the letter; 'cfg': closer to the prompt; 'none'; or some, as in 'sake+spread'."
         },
     )
     strength: float = field(default=1.0, metadata={"help": "Of the guidance; 0 is none.", "min": 0})
@@ -104,6 +103,14 @@ class Request:
         default=None,
         metadata={"help": "How far, in tokens, a text's own rows repel; 20 by default."},
     )
+    budget: float | None = field(
+        default=None,
+        metadata={
+            "help": "How far, in nats, 'sake' and 'spread' may move the draw of a position; such "
+            "as 0.1 with --strength 5 --temperature 0.15 --order random.",
+            "min": 0,
+        },
+    )
     order: str = field(
         default="auto",
         metadata={
@@ -133,6 +140,9 @@ class Request:
         rule, remedy = "bandwidths are for guidances with a kernel", "leave them out"
         given = (self.bandwidth, self.attention_bandwidth)
         require(has_kernel or given == (None, None), rule, given, remedy)
+        moves = any(name in ("sake", "spread") for name in names)
+        rule, remedy = "a budget is for 'sake' and 'spread'", "leave it out"
+        require(moves or self.budget is None, rule, self.budget, remedy)
         rule, remedy = "drafts must be a whole number, or 'auto'", "such as 4"
         right = self.drafts == "auto" or str(self.drafts).isdecimal()
         require(right, rule, self.drafts, remedy)
@@ -142,8 +152,8 @@ class Request:
     @property
     def unguided(self) -> "Request":
         """The same without guidance."""
-        free = {"guidance": "none", "bandwidth": None, "attention_bandwidth": None}
-        return dataclasses.replace(self, **free)
+        free = dict.fromkeys(("bandwidth", "attention_bandwidth", "budget"))
+        return dataclasses.replace(self, guidance="none", **free)
 
     @property
     def name(self) -> str:
@@ -155,10 +165,12 @@ class Request:
         width = {} if self.bandwidth is None else {"bandwidth": self.bandwidth}
         reach = self.attention_bandwidth
         near = {} if reach is None else {"attention_bandwidth": reach}
+        cap = {} if self.budget is None else {"kl_budget": self.budget}
+        across: dict[str, Any] = {"scope": "batch", "self_term": 0.0}
         makers: dict[str, Callable[[], Any]] = {
             "none": guidances.identity,
-            "sake": lambda: guidances.sake(self.strength, **width, **near),
-            "spread": lambda: guidances.sake(self.strength, scope="batch", self_term=0.0, **width),
+            "sake": lambda: guidances.sake(self.strength, **width, **near, **cap),
+            "spread": lambda: guidances.sake(self.strength, **across, **width, **cap),
             "distinct": lambda: guidances.distinct(self.strength),
             "paper": lambda: guidances.paper_sake(self.strength, **width, **near),
             "cfg": lambda: guidances.classifier_free(self.strength),

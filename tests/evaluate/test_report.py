@@ -76,8 +76,8 @@ def test_parts_of_a_run_are_told(runs, lm, tmp_path):
 
 def test_presets_are_the_papers_rows(runs):
     rows = presets()
-    ours = rows.pop("distinct")
-    assert (ours.request.guidance, ours.request.length) == ("distinct", Request().length)
+    ours = rows.pop("spread")
+    assert (ours.request.guidance, ours.request.length) == ("spread", Request().length)
     assert len(rows) == 16
     for row in rows.values():
         assert (row.request.length, row.request.steps, row.request.block) == (256, 256, 256)

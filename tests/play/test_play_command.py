@@ -59,6 +59,7 @@ def test_options_are_what_the_page_begins_with(served, lm):
         "drafts": "2",
         "match": "",
         "crowd": 0.5,
+        "budget": 0.3,
         "samples": 3,
         "seed": 5,
     }
