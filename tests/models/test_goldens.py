@@ -12,7 +12,7 @@ import sake_jax as sj
 from conftest import GOLDENS
 from networks import close, view_of
 from sake_jax.models import aligned_features, network_input, total_noise
-from sake_jax.models.mlp import Router
+from sake_jax.models.experts import Router
 from sake_jax.models.visible import side_by_side, visible_keys
 
 FAMILIES = (
