@@ -7,6 +7,7 @@ together.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -44,7 +45,7 @@ def solve(
     quick: bool = False,
     seeds: int = 3,
     progress: bool = True,
-    model: str | Path | None = None,
+    model: str | Path | sj.LanguageModel | None = None,
     tasks: str | None = None,
     methods: str | None = None,
     samples: int | None = None,
@@ -57,7 +58,7 @@ def solve(
       seeds: runs of each chosen setting on the test problems.
       progress: whether to show a bar.
       model: the folder in which `sake-jax train` has made other models than those in the box, each
-        in one of its task's name.
+        in one of its task's name; or a model of your own, for the one task that `tasks` names.
       tasks: names with commas, of 'countdown-3,countdown-4,products'; by default those whose model
         is in the box, or all in another folder.
       methods: names of `METHODS` with semicolons, all by default; the temperature is always there.
@@ -66,6 +67,9 @@ def solve(
     usual = [name for name in GAMES if model is not None or name in built_in()]
     named = usual if tasks is None else tasks.split(",")
     chosen = [one_of("task", name, tuple(GAMES)) for name in named]
+    own = model if isinstance(model, sj.LanguageModel) else None
+    rule = "a model of your own must play one task"
+    require(own is None or len(chosen) == 1, rule, chosen, "name it: tasks='countdown-3'")
     chosen = chosen[:1] if quick else chosen
     count = whole("samples", (8 if quick else TOGETHER) if samples is None else samples)
     sizes, seeds = (QUICK, 1) if quick else (PROBLEMS, seeds)
@@ -76,8 +80,7 @@ def solve(
     study = Study(folder, {"experiment": "solve", "quick": quick}, progress)
     runs = []
     for name in chosen:
-        in_box = model is None and name in built_in()
-        bench = Bench(name, name if in_box else trained(model or "runs", name), sizes)
+        bench = Bench(name, own or sj.load(_place(model, name)), sizes)
         for aim, together in (("solve", count), ("vote", VOTERS)):
             about = bench.about | {"aim": aim, "samples": together}
             cells = [about | cell for method in compared for cell in grid(method, quick)]
@@ -90,6 +93,12 @@ def solve(
             runs.append(about)
             report(study, runs, compared, quick)
     return study
+
+
+def _place(model: Any, task: str) -> str | Path:
+    """Where the model of a task is: in the box, unless a folder of models is named."""
+    in_box = model is None and task in built_in()
+    return task if in_box else trained(model or "runs", task)
 
 
 def trained(folder: str | Path, task: str) -> Path:
@@ -115,8 +124,8 @@ def grid(method: str, quick: bool) -> list[Cell]:
 class Bench:
     """A model, its problems, and what is measured of its answers."""
 
-    def __init__(self, name: str, model: str | Path, sizes: dict[str, int]):
-        self.lm = sj.load(model)
+    def __init__(self, name: str, lm: sj.LanguageModel, sizes: dict[str, int]):
+        self.lm = lm
         self.tasks = {split: puzzle(name, split=split, limit=n) for split, n in sizes.items()}
         self.about = {"task": name, "weights": model_identity(self.lm)["checksum"]}
 

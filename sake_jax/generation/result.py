@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sake_jax.checks import shorten
+from sake_jax.checks import require, shorten
 from sake_jax.generation.settings import rebuild
 from sake_jax.info import Info
 from sake_jax.journal import Journal, Line, wrong_line
@@ -150,6 +150,9 @@ class Generation:
         # that a plain `import sake_jax` does not load the viewer.
         from sake_jax.viewer import render_generations
 
+        rule = "beside must be another Generation"
+        right = beside is None or isinstance(beside, Generation)
+        require(right, rule, beside, "to write a file: out.to_html().save(path)")
         return render_generations([self, beside] if beside else [self], names, tokenizer)
 
     def _array(self, name: str, dtype: Any) -> np.ndarray:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+import sake_jax as sj
 from sake_jax.evaluate import puzzle
 from sake_jax.experiments.solve import QUICK_METHODS, ROWS, Bench, _scores, grid, solve, trained
 from sake_jax.experiments.solve_methods import BASELINE, METHODS, ORDERS
@@ -121,7 +122,7 @@ def models(tmp_path_factory):
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.slow
 def test_every_method_writes_answers(name, models):
-    bench = Bench("countdown-3", trained(models, "countdown-3"), {"development": 2})
+    bench = Bench("countdown-3", sj.load(trained(models, "countdown-3")), {"development": 2})
     about = bench.about | {"aim": "solve", "samples": 4}
     cells = {cell["order"]: about | cell for cell in grid(name, quick=False)}
     assert set(cells) == set(ORDERS)
@@ -131,13 +132,31 @@ def test_every_method_writes_answers(name, models):
 
 
 def test_selection_writes_whole_answers(models):
-    bench = Bench("countdown-3", trained(models, "countdown-3"), {"development": 2})
+    bench = Bench("countdown-3", sj.load(trained(models, "countdown-3")), {"development": 2})
     method, task = METHODS["D5P4"], bench.tasks["development"]
     sampler = method.sampler(bench.lm, 8, method.settings[0], "random")
     texts = bench._selected(method.expand, 1.0)(task, sampler, jax.random.key(0), 4)
     assert [len(text.split()) for row in texts for text in row] == [8] * 8
     assert method.evaluations(8) == 15
     assert ROWS % 32 == 0
+
+
+def test_a_model_of_ones_own_plays_one_task(tmp_path):
+    words = sj.load("countdown-3").tokenizer
+    table = jax.random.normal(jax.random.key(0), (len(words), len(words)))
+    own = sj.wrap(
+        lambda table, tokens: table[tokens],
+        table,
+        tokenizer=words,
+        mask_id=len(words) - 1,
+        context=16,
+    )
+    bench = Bench("countdown-3", own, {"development": 2})
+    cell = grid(BASELINE, quick=True)[0]
+    (result,) = bench.measure([bench.about | cell | {"aim": "solve", "samples": 2}])
+    assert np.shape(result["right"]) == (1, 2)
+    with pytest.raises(ValueError, match=r"must play one task, .*name it: tasks="):
+        solve(tmp_path, model=own, progress=False)
 
 
 @pytest.mark.slow

@@ -119,6 +119,8 @@ def test_texts_come_from_the_models_own_tokenizer(spoken):
     assert [prompt["first"] for prompt in tree["prompts"]] == [-4, -2]
     assert "<title>a&lt;b (and 1 more)</title>" in page
     assert [run["name"] for run in held(spoken.to_html())["runs"]] == ["guided"]
+    with pytest.raises(ValueError, match=r"another Generation, .*to_html\(\).save\(path\)"):
+        spoken.to_html("page.html")
 
 
 def test_another_tokenizer_may_be_given(spoken, words):
