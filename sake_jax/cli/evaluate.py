@@ -86,9 +86,9 @@ def evaluate(
         str | None,
         typer.Option(
             help="A row of the paper's tables, such as 'base-0.2', 'd-cfg-0.5', 'sake-0.7', "
-            "'top-p-0.95', or 'spread', what solves most within many tries; other options change "
-            "it. The paper's numbers stand beside its own model only, known by its name or its "
-            "folder's, LLaDA-8B-Base."
+            "'top-p-0.95', or 'spread', which solves more within many tries than temperature does; "
+            "other options change it. The paper's numbers stand beside its own model only, known "
+            "by its name or its folder's, LLaDA-8B-Base."
         ),
     ] = None,
     model: Annotated[
