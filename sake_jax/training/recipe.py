@@ -72,6 +72,9 @@ class Model:
 class Training:
     """The optimisation."""
 
+    start: str = ""
+    """The model that is trained further, with its tokenizer: what a recipe with the same [model]
+    has published, by the name or folder that `sake_jax.load` takes. By default a new one."""
     steps: int = 10_000
     batch: int = 16
     noise: str = "exact"
@@ -220,6 +223,11 @@ def read(path: str | Path, data: str | Path | None = None) -> Recipe:
     sections = {name: _section(kind, name, written.get(name, {})) for name, kind in parts.items()}
     if isinstance(sections["data"], TextData):
         sections["data"] = _resolve(sections["data"], place, own=data is None and path in built_in)
+    beside = path.parent / sections["training"].start
+    if sections["training"].start and beside.is_dir():
+        sections["training"] = dataclasses.replace(
+            sections["training"], start=str(beside.resolve())
+        )
     return Recipe(name=written.get("name", path.stem), **sections)
 
 

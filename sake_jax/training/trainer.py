@@ -17,6 +17,7 @@ from orbax.checkpoint import v1 as orbax
 
 import sake_jax as sj
 from sake_jax.checks import require
+from sake_jax.conversion import load, locate
 from sake_jax.files import lock, write_atomically
 from sake_jax.journal import JsonLines, differences
 from sake_jax.models import ModelConfig, exact_params, flatten_params, init, nest_params
@@ -39,7 +40,7 @@ DRAWS, ROWS = 4, 32
 """Draws of noise for each example of validation, and examples in one pass."""
 KEPT = 2
 """Checkpoints that are kept."""
-RECIPE, CHECKPOINTS = "recipe.json", "checkpoints"
+RECIPE, TOKENIZER, CHECKPOINTS = "recipe.json", "tokenizer.json", "checkpoints"
 
 
 class TrainState(sj.Node):
@@ -190,13 +191,19 @@ class Trainer:
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        path = self.folder / "tokenizer.json"
+        path = self.folder / TOKENIZER
         if not path.exists():
-            data = self.recipe.data
-            pairs = isinstance(data, PairsData)
-            made = word_tokenizer(data) if pairs else corpus.learn_tokenizer(data)
-            write_atomically(path, made.to_str(pretty=True))
+            write_atomically(path, self._first_tokenizer().to_str(pretty=True))
         return Tokenizer.from_file(str(path))
+
+    def _first_tokenizer(self) -> Any:
+        """That of the model to start from, or one made for the data."""
+        from tokenizers import Tokenizer
+
+        data, start = self.recipe.data, self.recipe.training.start
+        if start:
+            return Tokenizer.from_file(str(locate(start) / TOKENIZER))
+        return word_tokenizer(data) if isinstance(data, PairsData) else corpus.learn_tokenizer(data)
 
     def _examples(self) -> corpus.TextExamples | PairsExamples:
         data, training = self.recipe.data, self.recipe.training
@@ -227,17 +234,32 @@ class Trainer:
 
 
 def initial(config: ModelConfig, training: Training) -> TrainState:
-    """Fresh parameters; the head begins small, so that all tokens are about equally likely."""
-    params = init(config.network, jax.random.key(training.seed))
+    """The state before the first step."""
+    params = published(config, training.start) if training.start else fresh(config, training.seed)
+    moments = optimizer(training, params).init(params)
+    # A copy: both are donated to the same step.
+    ema = jax.tree.map(jnp.copy, params)
+    return TrainState(jnp.int32(0), params, ema, moments, jnp.float32(0))
+
+
+def published(config: ModelConfig, start: str) -> Params:
+    """The parameters of a model that was published, in float32."""
+    lm = load(start, dtype="float32")
+    changed = differences(dataclasses.asdict(lm.config), dataclasses.asdict(config))
+    rule = f"training.start = {start!r} must be a model like the recipe's"
+    require(not changed, rule, f"another {', '.join(changed)}", "change [model] or start")
+    return lm.params
+
+
+def fresh(config: ModelConfig, seed: int) -> Params:
+    """New parameters; the head begins small, so that all tokens are about equally likely."""
+    params = init(config.network, jax.random.key(seed))
     # A table that is also the input has positions beside it, which must not drown it.
     small = ("input", "places") if config.network.tied else ("output",)
     for name in small:
         if name in params:
             params[name]["rows"] = params[name]["rows"] / config.network.D**0.5
-    moments = optimizer(training, params).init(params)
-    # A copy: both are donated to the same step.
-    ema = jax.tree.map(jnp.copy, params)
-    return TrainState(jnp.int32(0), params, ema, moments, jnp.float32(0))
+    return params
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)

@@ -480,3 +480,33 @@ def test_the_command_stops_when_asked_and_goes_on(asked, folder, tmp_path):
     assert "going on after step" in done.stdout
     assert (tmp_path / "model" / "model.safetensors").exists()
     assert (tmp_path / "loss.png").exists()
+
+
+def test_a_published_model_is_trained_further_with_its_tokenizer(folder, straight, tmp_path):
+    start = straight.publish("float32")
+    trainer = Trainer(recipe_of(folder, training={"start": str(start), "seed": 1}), tmp_path / "on")
+    assert trainer.tokenizer.to_str() == straight.tokenizer.to_str()
+    ours, theirs = (jax.tree.leaves(one) for one in (trainer.state.params, straight.state.ema))
+    for mine, its in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(mine, its)
+    assert trainer.validate() == pytest.approx(straight.validate(), rel=1e-6)
+    trainer.train()
+    assert trainer.validate() < straight.validate()
+    # What the folder holds goes on by itself, not from the start again.
+    assert int(Trainer(trainer.recipe, tmp_path / "on").state.step) == 8
+
+
+def test_a_model_of_other_sizes_is_not_trained_further(folder, straight, tmp_path):
+    start = str(straight.publish("float32"))
+    recipe = recipe_of(folder, model={"layers": 1}, training={"start": start})
+    with pytest.raises(ValueError, match="must be a model like the recipe's, got 'another network.N'"):
+        Trainer(recipe, tmp_path)
+
+
+def test_a_start_beside_the_recipe_is_found_from_anywhere(folder, straight, monkeypatch, tmp_path):
+    shutil.copytree(straight.publish("float32"), folder / "before")
+    (folder / "further.toml").write_text(RECIPE + 'start = "before"\n')
+    monkeypatch.chdir(tmp_path)
+    assert read(folder / "further.toml").training.start == str(folder / "before")
+    (folder / "named.toml").write_text(RECIPE + 'start = "tinystories"\n')
+    assert read(folder / "named.toml").training.start == "tinystories"
