@@ -499,7 +499,9 @@ def test_a_published_model_is_trained_further_with_its_tokenizer(folder, straigh
 def test_a_model_of_other_sizes_is_not_trained_further(folder, straight, tmp_path):
     start = str(straight.publish("float32"))
     recipe = recipe_of(folder, model={"layers": 1}, training={"start": start})
-    with pytest.raises(ValueError, match="must be a model like the recipe's, got 'another network.N'"):
+    with pytest.raises(
+        ValueError, match=r"must be a model like the recipe's, got 'another network\.N'"
+    ):
         Trainer(recipe, tmp_path)
 
 
