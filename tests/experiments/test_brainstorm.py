@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+import letters
 import sake_jax as sj
 from conftest import GOLDENS
 from sake_jax.experiments import texts
@@ -145,3 +146,21 @@ def test_models_with_a_chat_template_are_asked(tmp_path, judge, monkeypatch):
     settings = json.loads((study.folder / "settings.json").read_text())
     assert settings["plain"]
     assert settings["prompts"] == list(QUESTIONS[:2])
+
+
+def test_a_wrapped_model_fills_slots_and_answers(tmp_path):
+    own = sj.wrap(
+        letters.rows,
+        letters.make_params(),
+        mask_id=letters.MASK,
+        tables=letters.tables,
+        tokenizer=letters.Letters(),
+    )
+    (tmp_path / "asked.txt").write_text("ab [gap] cd [gap]\nb [gap] a [gap] c\n")
+    options = {"quick": True, "seeds": 1, "samples": 2, "progress": False, "model": own}
+    options |= {"judge": "tinystories-causal", "prompts": tmp_path / "asked.txt"}
+    study = brainstorm(tmp_path / "slots", gap=3, **options)
+    assert all(np.isfinite(row["perplexity"]) for row in study.rows())
+    (tmp_path / "asked.txt").write_text("ab \nb a\n")
+    study = brainstorm(tmp_path / "plain", plain=True, length=6, **options)
+    assert {row["words"] > 0 for row in study.rows()} == {True}
