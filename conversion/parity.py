@@ -11,7 +11,7 @@ from sake_jax.checks import require
 from sake_jax.conversion.checkpoint import open_checkpoint
 from sake_jax.conversion.loader import load
 from sake_jax.conversion.manifest import digest
-from sake_jax.models import LanguageModel
+from sake_jax.models import LanguageModel, ModelConfig
 from sake_jax.sharding import to_host
 
 TOLERANCE = 2e-4
@@ -66,10 +66,17 @@ def verify(
     if expected is not None:
         error = parity(load(path), expected)
         if not error <= tolerance:
-            problems.append(
-                f"logits differ from the recorded ones by {error:.2e} > {tolerance:.0e}"
-            )
+            far = f"logits differ from the recorded ones by {error:.2e} > {tolerance:.0e}"
+            problems.append(far + _blocks_in_doubt(checkpoint.config, expected))
     return Verdict(len(checkpoint.source.shapes), tuple(problems), error)
+
+
+def _blocks_in_doubt(config: ModelConfig, golden: Mapping[str, np.ndarray]) -> str:
+    """What to look at first where a config may not say in which blocks its model reads."""
+    size = config.network.block_size
+    if not size or "block_size" in golden:
+        return ""
+    return f"; if they were not recorded in blocks of {size}, say so: block_size in the file"
 
 
 def read_golden(file: Path) -> dict[str, np.ndarray]:

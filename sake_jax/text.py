@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,11 +63,18 @@ def tokenizer(folder: Path | None, stand_in: str | None = None) -> Any:
     if stand_in is not None and named and not hasattr(transformers, named):
         named = stand_in
     chosen = named if named in (WHOLE, stand_in) else "AutoTokenizer"
+    loud = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()  # it reads the model's config too, and judges it
     try:
-        return getattr(transformers, chosen).from_pretrained(str(folder), trust_remote_code=False)
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
+            return getattr(transformers, chosen).from_pretrained(
+                str(folder), trust_remote_code=False
+            )
     except Exception as error:  # the tokenizers package raises nothing more special
         rule = f"{folder} must hold a tokenizer that transformers can read"
         raise ValueError(f"{rule}, got {error}; download its files again.") from error
+    finally:
+        transformers.logging.set_verbosity(loud)
 
 
 def encode_text(

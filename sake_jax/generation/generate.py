@@ -237,7 +237,8 @@ def check_sampler(lm: LanguageModel, sampler: Sampler) -> None:
     rule, remedy = "the sampler must be made for this model", "make it with lm"
     require(_is_for(sampler, lm), rule, "one for another network", remedy)
     noisy = lm.config.mask_id is not None or sampler.process.decides
-    rule, remedy = "this sampler needs a model with a mask token", "use ancestral, or set mask_id"
+    rule = "this sampler needs a model with a mask token"
+    remedy = "name its mask_token_id in the model's config.json"
     require(noisy, rule, lm.config.family, remedy)
 
 

@@ -1,5 +1,7 @@
 """Plans: which columns are read and written at which step."""
 
+import math
+
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
@@ -212,7 +214,9 @@ def blocks(
     steps = whole("steps", steps, at_most=LONGEST)
     block = length if block is None else whole("block", block)
     rule = "length must be a multiple of block"
-    require(block > 0 and length % block == 0, rule, (length, block), "pick a divisor of length")
+    longer = block * -(-length // block)
+    remedy = f"use a length of {longer}, or blocks of {math.gcd(length, block)}"
+    require(length % block == 0, rule, (length, block), remedy)
     count = length // block
     rule = f"steps must be a multiple of the {count} blocks and at least one for each"
     require(steps >= count and steps % count == 0, rule, steps, f"use {count * -(-steps // count)}")

@@ -400,6 +400,11 @@ def test_verify_against_logits_that_were_recorded_without_blocks(name, golden, t
     assert verify(GOLDENS / name, tmp_path / "plain.npz").ok
     np.savez(tmp_path / "three.npz", **arrays, block_size=3)
     assert not verify(GOLDENS / name, tmp_path / "three.npz").ok
+    if name == "llada2":  # its blocks of 32 are all of these columns
+        arrays["logits"] = g["logits"]
+    np.savez(tmp_path / "unsaid.npz", **arrays)
+    (problem,) = verify(GOLDENS / name, tmp_path / "unsaid.npz").problems
+    assert "not recorded in blocks of" in problem
     np.savez(tmp_path / "wrong.npz", **arrays, block_size=1.5)
     with pytest.raises(ValueError, match="block_size must be one whole number"):
         verify(GOLDENS / name, tmp_path / "wrong.npz")
