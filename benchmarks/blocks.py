@@ -12,6 +12,7 @@ bootstrap over the rounds. Operations are counted from the traces, loops by thei
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -105,10 +106,12 @@ def measure_experts(c: TransformerConfig, rows: int, repeats: int) -> dict[str, 
         return counted
     compiled = {}
     for name, (function, state) in functions.items():
-        # The second way of the same layer is looked up while its program is made.
+        # The second way of the same layer is looked up while its program is traced: anew, since
+        # JAX remembers the trace of a function that was counted.
         own = jax.lax.ragged_dot if name == RAGGED else experts.grouped_product
+        anew = functools.partial(function)
         with mock.patch.object(experts, "grouped_product", own):
-            compiled[name] = jax.jit(function).lower(state, x).compile(), state
+            compiled[name] = jax.jit(anew).lower(state, x).compile(), state
     sides = {name: layer_side(program, state, x) for name, (program, state) in compiled.items()}
     found = measure_in_turn(f"{rows} rows", sides, repeats, [DENSE], require_close)
     return found | counted

@@ -37,8 +37,8 @@ from sake_jax.models import param_axes
 from sake_jax.sharding import mesh_sizes, shard_shape
 
 GOLDEN = (
-    "An npz file to compare with: input_ids and logits, and attention_mask, sigma, cond, block_size "
-    "or canvas where they were used."
+    "An npz file to compare with: input_ids and logits, and attention_mask, sigma, cond, "
+    "block_size or canvas where they were used."
 )
 MESH = "The mesh to store chunks for, such as 'tensor=8' or 'fsdp=4,tensor=2'."
 DTYPE = "float32, bfloat16, float16 or int8 (quantised kernels); as stored by default."
