@@ -72,9 +72,10 @@ BASE = "none"
 DEFAULT = "SAKE folded, unit RMS"
 PAPER = "SAKE on all columns: Algorithm 1"
 FREE = "classifier-free"
+ALL_COLUMNS = "none, head on all columns"
 FORMS: dict[str, Form] = {
     BASE: with_guidance(sj.identity()),
-    "none, head on all columns": on_all_columns(sj.identity()),
+    ALL_COLUMNS: on_all_columns(sj.identity()),
     FREE: with_guidance(sj.classifier_free(1.5)),
     "SAKE folded": with_guidance(sj.sake(1.0, normalize="none")),
     DEFAULT: with_guidance(sj.sake(1.0)),
@@ -84,3 +85,14 @@ FORMS: dict[str, Form] = {
 }
 """By name. Where a filter stands before SAKE, or its table is not the head's, there is a second
 product with the vocabulary, for the window only."""
+
+
+def forms_for(denoiser: Any) -> dict[str, Form]:
+    """Those of `FORMS` that a model takes.
+
+    Features can only be mixed before an affine head. A model that remembers what it predicted
+    (DiffusionGemma) evaluates the head on all columns that it decodes in any case.
+    """
+    left_out = set() if denoiser.affine else {FREE}
+    left_out |= {ALL_COLUMNS, PAPER} if hasattr(denoiser, "remember") else set()
+    return {name: form for name, form in FORMS.items() if name not in left_out}

@@ -3,7 +3,7 @@
 from sake_jax.checks import require
 from sake_jax.models import mesh_splits
 from sake_jax.planning.forecast import Forecast, forecast, format_gib
-from sake_jax.planning.forms import FORMS
+from sake_jax.planning.forms import forms_for
 from sake_jax.planning.job import Job
 from sake_jax.planning.topology import Topology
 
@@ -39,8 +39,9 @@ def fastest_that_fits(forecasts: list[Forecast]) -> Forecast:
 
 
 def overheads(job: Job, topology: Topology, mesh: dict[str, int]) -> dict[str, Forecast]:
-    """Forecasts of the job in each of `FORMS`, the first without guidance; not compiled."""
+    """Forecasts of the job in each of `FORMS` that its model takes, the first without guidance;
+    not compiled."""
     return {
         name: forecast(job.in_form(form), topology, mesh, compile_it=False)
-        for name, form in FORMS.items()
+        for name, form in forms_for(job.sampler({}).denoiser).items()
     }

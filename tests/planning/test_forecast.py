@@ -21,7 +21,7 @@ from sake_jax.planning import (
     topology,
 )
 from sake_jax.planning.forecast import read_shares
-from sake_jax.planning.forms import FORMS
+from sake_jax.planning.forms import ALL_COLUMNS, FORMS, FREE, PAPER
 from sake_jax.planning.report import (
     as_json,
     render_drafts,
@@ -171,6 +171,15 @@ def test_guidances_add_what_they_should():
     assert 1 <= cost["SAKE folded"] < cost["SAKE, window only"] < cost["classifier-free"]
     assert cost["classifier-free"] == pytest.approx(2, rel=0.1)
     assert "classifier-free" in render_overheads(result)
+
+
+def test_guidances_that_a_model_does_not_take_are_left_out():
+    """DiffusionGemma's head caps its logits, and its window is all that it decodes."""
+    config = model_config("tests/goldens/diffusion_gemma")
+    result = overheads(Job(config, Request(length=6)), here(), {"fsdp": 8})
+    assert set(FORMS) - set(result) == {FREE, ALL_COLUMNS, PAPER}
+    cost = {name: each.cost.flops / result["none"].cost.flops for name, each in result.items()}
+    assert min(cost.values()) == cost["none"] < cost["SAKE folded"]
 
 
 def test_a_sweep_puts_the_fastest_first():
