@@ -20,7 +20,7 @@ from sake_jax.node import Node
 from sake_jax.noise_levels import LogLinear
 from sake_jax.precision import product
 from sake_jax.sharding import HIDDEN, LOGITS, constrain
-from sake_jax.typing import Features, Leaf, Logits, Params, Rows
+from sake_jax.typing import Features, Flags, Leaf, Logits, Params, Rows
 from sake_jax.view import Reread, View
 
 
@@ -130,7 +130,7 @@ class NetworkDenoiser(Node):
         chosen = view.reread or Reread(jnp.int32(0), ((0, view.width),))
         branches = [functools.partial(reread, span) for span in chosen.spans]
         cache = jax.lax.switch(chosen.choice, branches, cache)
-        return self.align(cache.features), cache
+        return self.align(cache.features, view.attend), cache
 
     def head(self, params: Params, rows: Rows) -> Logits:
         """Logits of any rows."""
@@ -159,11 +159,22 @@ class NetworkDenoiser(Node):
         features = jax.lax.dynamic_update_slice_in_dim(cache.features, rows, start, axis=1)
         return Cache(output.cache, features)
 
-    def align(self, features: Features) -> Features:
+    def align(self, features: Features, attend: Flags) -> Features:
         """Rows moved to the token they predict, where the network's are one early."""
-        if not self.shifted:
-            return features
-        return jnp.concatenate([features[:, :1], features[:, :-1]], axis=1)
+        return one_later(features, attend) if self.shifted else features
+
+
+def one_later(rows: Features, attend: Flags) -> Features:
+    """Each row that predicts the next token, moved to that token.
+
+    A text's first token has no row before it and keeps its own: what padding has is not its.
+
+    >>> one_later(jnp.arange(4.0)[None, :, None], jnp.array([[False, True, True, True]]))[0, :, 0]
+    Array([0., 1., 1., 2.], dtype=float32)
+    """
+    first = attend & ~jnp.pad(attend[:, :-1], ((0, 0), (1, 0)))
+    moved = jnp.concatenate([rows[:, :1], rows[:, :-1]], axis=1)
+    return jnp.where(first[..., None], rows, moved)
 
 
 def aligned_features(config: NetworkConfig, params: Params, inputs: NetworkInput) -> Features:
@@ -179,7 +190,7 @@ def aligned_features(config: NetworkConfig, params: Params, inputs: NetworkInput
     (1, 3, 2048)
     """
     features = network.forward(config, params, inputs).features
-    return NetworkDenoiser(config).align(features)
+    return NetworkDenoiser(config).align(features, inputs.attend)
 
 
 def _stored(params: Params) -> Tables:

@@ -13,6 +13,7 @@ from flax import linen, nnx, struct
 from sake_jax.checks import require, whole
 from sake_jax.core import Tables
 from sake_jax.models.config import ModelConfig, TransformerConfig
+from sake_jax.models.denoiser import one_later
 from sake_jax.models.inputs import NetworkInput, NetworkOutput
 from sake_jax.models.language import LanguageModel
 from sake_jax.node import Node
@@ -66,9 +67,7 @@ class OwnDenoiser(Node):
     def read(self, params: Params, view: View, cache: Any) -> tuple[Features, Any]:
         """Features of all columns, aligned with the token they predict."""
         rows = self.unaligned(params, view)
-        if self.shifted:
-            rows = jnp.concatenate([rows[:, :1], rows[:, :-1]], axis=1)
-        return rows, cache
+        return one_later(rows, view.attend) if self.shifted else rows, cache
 
     def head(self, params: Params, rows: Rows) -> Logits:
         """Logits of any rows."""

@@ -129,7 +129,7 @@ def test_windows_with_a_cache_and_in_company(name, block, tmp_path):
 
 
 @pytest.mark.parametrize("name", few_quick(DITS, 0))
-@pytest.mark.parametrize("step", ["analytic", "euler"])
+@pytest.mark.parametrize("step", ["tweedie", "euler"])
 def test_scores_in_company(name, step, tmp_path):
     """Prompts of one length: these networks count columns, padding among them."""
     write(tmp_path, name)

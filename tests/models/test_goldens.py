@@ -14,6 +14,7 @@ from networks import close, view_of
 from sake_jax.models import aligned_features, network_input, total_noise
 from sake_jax.models.experts import Router
 from sake_jax.models.visible import side_by_side, visible_keys
+from tiers import few_quick
 
 FAMILIES = (
     "llada",
@@ -38,6 +39,15 @@ FAMILIES = (
 @pytest.fixture(scope="module")
 def models():
     return {name: sj.load(GOLDENS / name) for name in FAMILIES}
+
+
+LAWFUL = ("dream", "sdar", "sedd", *sorted({*FAMILIES} - {"dream", "sdar", "sedd"}))
+
+
+@pytest.mark.parametrize("name", few_quick(LAWFUL, 3))
+def test_every_family_obeys_the_laws_of_a_denoiser(name, models):
+    """Padding among them: a shifted text's first row is its own, not what padding has."""
+    sj.testing.check_denoiser(models[name])
 
 
 @pytest.mark.parametrize("name", ["llada", "llada_moe", "dream"])
