@@ -150,7 +150,8 @@ def test_eight_devices_write_what_one_does(name, tmp_path):
     found = []
     for sizes in (None, (2, 2, 2), (1, 4, 2)):
         lm = sj.load(tmp_path, mesh=sj.mesh(*sizes) if sizes else None)
-        block, options = lm.config.network.block_size, {"length": 10, "steps": 10}
+        block, window = lm.config.network.block_size, lm.config.network.window
+        options = {"length": 2 * window or 10, "steps": 2 * window or 10}
         options = {"length": 2 * block, "align": block} if block else options
         found.append(written(lm, prompts, **options))
     for other in found[1:]:
