@@ -1,9 +1,9 @@
 """How good the built-in model is: its bound and its samples, against a 5-gram of the same tokens.
 
 First the bound on held-out text in nats per token and bits per byte, on windows as long as the
-model's context. The 5-gram (`kneser_ney.py`) learns from the same training tokens and is scored on
-the same windows, with all that stands before them, which the model does not see. Errors are
-standard errors over windows; those of the bound hold the noise's too.
+model's context, or as `--window` says. The 5-gram (`kneser_ney.py`) learns from the same training
+tokens and is scored on the same windows, with all that stands before them, which the model does not
+see. Errors are standard errors over windows; those of the bound hold the noise's too.
 
 Then samples: their perplexity under a judge, with 95 % intervals from a bootstrap over texts, and
 how much they repeat themselves and each other, beside held-out stories and samples of the 5-gram.
@@ -11,12 +11,13 @@ At last collapse: what is left of held-out text's diversity at a low temperature
 
     python benchmarks/tinystories.py --train FILE --validation FILE [--judge none]
 
-Documents of both files are separated by <|endoftext|>; text is turned to lower case. The result
-is printed, and written to benchmarks/results/tinystories.md.
+Documents of both files are separated by <|endoftext|>; text is turned to lower case, unless the
+model is `--cased`. The result is printed, and written to benchmarks/results/tinystories.md.
 """
 
 import argparse
 import dataclasses
+import functools
 import re
 import shlex
 import sys
@@ -60,8 +61,13 @@ class Bench:
     tokenizer: Tokenizer
     text: corpus.TextExamples
     ngram: kneser_ney.KneserNey
-    prompt: list[int]
+    beginning: str
     options: argparse.Namespace
+
+    @functools.cached_property
+    def prompt(self) -> list[int]:
+        """The beginning of all samples."""
+        return self.tokenizer.encode(self.beginning).ids
 
     @property
     def end_id(self) -> int:
@@ -83,15 +89,16 @@ def prepare(options: argparse.Namespace) -> Bench:
     # Without what a tokenizer may put before or after each text.
     tokenizer = Tokenizer.from_str(lm.tokenizer.backend_tokenizer.to_str())
     tokenizer.post_processor = None
-    length = lm.config.network.context
-    data = TextData(str(options.train), str(options.validation), lower=True, length=length)
+    length, lower = options.window or lm.config.network.context, not options.cased
+    data = TextData(str(options.train), str(options.validation), lower=lower, length=length)
     end_id = tokenizer.token_to_id(data.separator)
     if end_id is None:
         raise SystemExit(f"{options.model} must have a token {data.separator}")
     text = corpus.TextExamples(data, Training(), tokenizer)
     report_progress(f"{len(text.stream):,} training tokens, {len(text.validation):,} held out")
     ngram = kneser_ney.fit(np.asarray(text.stream), lm.config.network.V, end_id, ORDER)
-    return Bench(lm, judge, tokenizer, text, ngram, tokenizer.encode(PROMPT).ids, options)
+    prompt = PROMPT.capitalize() if options.cased else PROMPT
+    return Bench(lm, judge, tokenizer, text, ngram, prompt, options)
 
 
 def windows_of(stream: np.ndarray, length: int, count: int) -> np.ndarray:
@@ -104,7 +111,7 @@ def windows_of(stream: np.ndarray, length: int, count: int) -> np.ndarray:
 def measure_bounds(bench: Bench) -> dict[str, np.ndarray]:
     """(windows,) nats per token of each."""
     held, lm, draws = bench.text.validation, bench.lm, bench.options.draws
-    places = windows_of(held, lm.config.network.context, bench.options.windows)
+    places = windows_of(held, bench.text.length, bench.options.windows)
     unigram = kneser_ney.fit(np.asarray(bench.text.stream), bench.ngram.vocabulary, bench.end_id, 1)
     report_progress(f"bound on {len(places)} windows, {draws} draws of noise for each")
     key = jax.random.key(bench.options.seed)
@@ -125,7 +132,7 @@ def bound_section(bench: Bench) -> list[str]:
         shown = (f"{mean * unit:.3f} ± {error * unit:.3f}" for unit in (1, bits))
         body.append([name, *shown])
     about = (
-        f"{len(nats[NGRAM])} windows of {bench.lm.config.network.context} tokens, of "
+        f"{len(nats[NGRAM])} windows of {bench.text.length} tokens, of "
         f"{len(text.validation):,} held-out tokens of {text.bytes_per_token:.3f} bytes; "
         f"{bench.options.draws} draws of noise a window. The n-grams have seen the same "
         f"{len(text.stream):,} training tokens, and see what stands before a window."
@@ -237,8 +244,8 @@ def collapse_section(bench: Bench, held: Texts) -> list[str]:
 
 def about_samples(bench: Bench) -> list[str]:
     return [
-        f"{bench.options.samples} texts of at most {LENGTH} tokens after “{PROMPT}”, in blocks of "
-        f"{BLOCK}, one token a step. Diversity is of words, entropy in nats.",
+        f"{bench.options.samples} texts of at most {LENGTH} tokens after “{bench.beginning}”, in "
+        f"blocks of {BLOCK}, one token a step. Diversity is of words, entropy in nats.",
         "",
     ]
 
@@ -273,6 +280,8 @@ def read_options(arguments: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=Path, required=True, help=f"a text file: {about}")
     parser.add_argument("--model", default="tinystories", help="a name, or a folder")
     parser.add_argument("--windows", type=int, default=512, help="of held-out text, for the bound")
+    parser.add_argument("--window", type=int, help="tokens of one; the model's context by default")
+    parser.add_argument("--cased", action="store_true", help="the model knows capital letters")
     parser.add_argument("--draws", type=int, default=16, help="of noise, for each window")
     parser.add_argument("--samples", type=int, default=64, help="texts of each kind")
     parser.add_argument("--judge", default="smollm2", help="a causal model, or none")
