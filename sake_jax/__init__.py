@@ -25,6 +25,7 @@ from sake_jax.guidance import classifier_based as classifier_based
 from sake_jax.guidance import classifier_free as classifier_free
 from sake_jax.guidance import collision as collision
 from sake_jax.guidance import cooling as cooling
+from sake_jax.guidance import credit as credit
 from sake_jax.guidance import distinct as distinct
 from sake_jax.guidance import diversity as diversity
 from sake_jax.guidance import dpp as dpp

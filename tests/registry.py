@@ -58,6 +58,7 @@ ENTRIES: dict[str, Entry] = {
     "identity": Entry("identity", sj.identity()),
     "chain": Entry("chain", sj.chain(sj.top_p(0.95), sj.sake(1.0), sj.temperature(0.8))),
     "chain, folded": Entry("chain", sj.chain(sj.sake(1.0), sj.sake(0.5, self_term=0.0))),
+    "credit": Entry("credit", sj.credit(2.0, decay=0.5, power=0.5)),
     "capped": Entry("capped", sj.capped(sj.odd(8.0), 0.1)),
     "when": Entry("when", sj.when(sj.temperature(0.5), start=0.05, end=0.95)),
     "when, pushed": Entry("when", sj.when(sj.sake(2.0, kl_budget=0.3), end=0.95)),

@@ -17,6 +17,7 @@ from sake_jax.guidance.contrast import classifier_based as classifier_based
 from sake_jax.guidance.contrast import classifier_free as classifier_free
 from sake_jax.guidance.contrast import with_label as with_label
 from sake_jax.guidance.contrast import without_prompt as without_prompt
+from sake_jax.guidance.credit import credit as credit
 from sake_jax.guidance.distances import median_distance as median_distance
 from sake_jax.guidance.distinct import distinct as distinct
 from sake_jax.guidance.diversity import Diversity as Diversity

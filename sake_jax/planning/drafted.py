@@ -41,7 +41,8 @@ def drafted(job: Job, topology: Topology, mesh: dict[str, int]) -> list[DraftedF
     """
     sampler = job.sampler({})
     plan: Any = sampler.plan
-    if not hasattr(plan, "steps_per_block") or hasattr(sampler.denoiser, "remember"):
+    in_blocks = hasattr(plan, "steps_per_block") and plan.refresh is None
+    if not in_blocks or hasattr(sampler.denoiser, "remember"):
         return []  # nothing that can be drafted
     costs = _Costs(job, topology, dict(topology.mesh(mesh).shape))
     first, again = _shares(plan, job.canvas())

@@ -32,7 +32,8 @@ def drafts_of(sampler: Sampler, params: Params, canvas: Canvas) -> int:
     chip = local_chip()
     remembers = declared(sampler.denoiser, "remember") is not None
     foreign = sampler.plan.cached and not isinstance(sampler.plan, Blocks)
-    if chip is None or sampler.reuse or remembers or foreign:
+    refreshed = getattr(sampler.plan, "refresh", None) is not None
+    if chip is None or sampler.reuse or remembers or foreign or refreshed:
         return 1
     leaves, mesh = jax.tree.leaves(params), mesh_of(params)
     size = sum(leaf.size for leaf in leaves)

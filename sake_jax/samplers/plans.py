@@ -58,6 +58,9 @@ class Blocks(Node):
     edits: int | None = struct.field(pytree_node=False, default=None)
     """Of a block's steps, those after it is written, in which tokens may only be replaced. None
     is for processes that never replace what is written, or always may."""
+    refresh: int | None = struct.field(pytree_node=False, default=None)
+    """With a cache, everything is read again at every so many steps of a block; None: only at its
+    first step."""
 
     @property
     def steps(self) -> int:
@@ -115,11 +118,11 @@ class Blocks(Node):
         )
 
     def _reread(self, block: Array, inner: Array) -> Reread | None:
-        """What a cached read recomputes at a block's step; everything at a block's first step,
-        but for an exact cache."""
+        """What a cached read recomputes at a block's step; everything at a block's first step, and
+        at those that refresh, but for an exact cache."""
         if not self.cached:
             return None
-        window, first = (0, self.width), inner == 0
+        window, first = (0, self.width), inner % (self.refresh or self.steps_per_block) == 0
         if self.cache == "dual":
             return Reread(jnp.where(first, 1, 0), (window, None))
         if self.cache == "exact":
@@ -182,6 +185,7 @@ def blocks(
     least: Number = 0.0,
     ahead: bool = True,
     edits: int | None = None,
+    refresh: int | None = None,
 ) -> Blocks:
     """Writes `length` columns in `steps` steps, `block` columns at a time (all by default).
 
@@ -209,6 +213,9 @@ def blocks(
         replace written tokens (LLaDA2.1); a block in which a step changes nothing is done. Without
         a mask token nothing is unwritten, and all of a block's steps replace tokens: its last one
         ends that.
+      refresh: for "prefix" and "dual": everything is read again at every so many steps of a block,
+        not at its first alone. 1 writes the tokens of cache="none"; more is faster and further
+        from them.
     """
     length = whole("length", length, at_most=LONGEST)
     steps = whole("steps", steps, at_most=LONGEST)
@@ -225,8 +232,12 @@ def blocks(
     least = number("least", least, at_least=0, at_most=0.999, schedule=False)
     rule, remedy = "cache='exact' must not look ahead", "pass ahead=False"
     require(cache != "exact" or not ahead, rule, ahead, remedy)
+    if refresh is not None:
+        rule, remedy = "refresh is for cache='prefix' and 'dual'", "leave refresh out"
+        require(cache in ("prefix", "dual"), rule, f"cache={cache!r}", remedy)
+        refresh = whole("refresh", refresh)
     more = 0 if edits is None else whole("edits", edits, at_least=0)
-    return Blocks(count, block, steps // count + more, pace, cache, least, ahead, edits)
+    return Blocks(count, block, steps // count + more, pace, cache, least, ahead, edits, refresh)
 
 
 class Descent(Node):

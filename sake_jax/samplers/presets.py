@@ -56,6 +56,7 @@ def masked(
     noise: Noise | TokenDraw = gumbel,
     record: str = "brief",
     drafts: int | str = 1,
+    refresh: int | None = None,
 ) -> Sampler:
     """Masked decoding as LLaDA, LLaDA-MoE and Dream do it, semi-autoregressive by blocks.
 
@@ -85,6 +86,7 @@ def masked(
       noise: where Gumbel noise comes from; `still` for none.
       record: see `sampler`.
       drafts: how many canvases one read serves: fewer reads, the same tokens; see `sampler`.
+      refresh: steps after which a cache is made new; see `blocks`.
     """
     one_of("ends", ends, ENDS)
     length = whole("length", length)
@@ -100,9 +102,10 @@ def masked(
         else:
             guidance = chain(forbid(end_ids), *([guidance] if guidance else []))
     predicts_mask = lm.config.predicts_mask if isinstance(lm, LanguageModel) else True
+    shape = {"pace": pace, "cache": cache, "least": least, "refresh": refresh}
     return sampler(
         denoiser_of(lm),
-        blocks(length, _one_each(length, steps), block, pace=pace, cache=cache, least=least),
+        blocks(length, _one_each(length, steps), block, **shape),
         guidance=guidance,
         draw=draw,
         # Where a network never learned to predict the mask token, its logit means nothing.

@@ -87,6 +87,14 @@ class Request:
         default="none",
         metadata={"help": "'none', 'prefix' or 'dual': faster, an approximation."},
     )
+    refresh: int | None = field(
+        default=None,
+        metadata={
+            "help": "Steps of a block after which its cache is made new; only at the first by "
+            "default. Fewer are nearer to no cache.",
+            "min": 1,
+        },
+    )
     drafts: str = field(
         default="1",
         metadata={
@@ -200,6 +208,7 @@ class Request:
             block=self.block,
             # "none" is what masked decoding has by itself, and no word for presets without caches.
             cache=None if self.cache == "none" else self.cache,
+            refresh=self.refresh,
             # So is "1".
             drafts=None if self.drafts == "1" else self._drafts,
             guidance=self._in_form(lm),

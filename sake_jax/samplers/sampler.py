@@ -163,6 +163,9 @@ def _check_drafts(drafts: int | str, denoiser: Denoiser, plan: Plan, reuse: bool
     require(declared(denoiser, "remember") is None, rule, "one that is", remedy)
     rule, remedy = "drafts with a cache are for plans of blocks", "use blocks(...), or no cache"
     require(not plan.cached or isinstance(plan, Blocks), rule, type(plan).__name__, remedy)
+    rule = "drafts need a cache that is made new at a block's first step alone"
+    again = getattr(plan, "refresh", None)  # rows are at different steps, and share a read
+    require(again is None, rule, f"refresh={again}", "leave refresh or drafts out")
 
 
 def _check_joint(process: Process, reveal: Reveal, noise: Noise | TokenDraw, plan: Plan) -> None:

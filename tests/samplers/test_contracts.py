@@ -140,6 +140,8 @@ def test_the_laws_find_a_guidance_that_hides_what_it_looks_at():
 
 SCHEDULED = {
     "threshold": lambda n: {"reveal": sj.reveal.threshold(n)},
+    "hierarchical": lambda n: {"reveal": sj.reveal.hierarchical(0.9, low=n)},
+    "credit": lambda n: {"guidance": sj.credit(n), "reveal": sj.reveal.threshold(0.4)},
     "entropy_bound": lambda n: {"reveal": sj.reveal.entropy_bound(n)},
     "remasking, share": lambda n: {"process": sj.remasking(share=n)},
     "remasking, cap": lambda n: {"process": sj.remasking(cap=n)},
@@ -147,6 +149,10 @@ SCHEDULED = {
     "transform": lambda n: {"guidance": sj.transform(_scaled, n)},
     "when": lambda n: {"guidance": sj.when(sj.temperature(0.3), start=n)},
 }
+
+
+COUNTED = ("entropy_bound", "credit")
+"""Those whose numbers are no shares."""
 
 
 def _scaled(logits, ctx, factor):
@@ -162,7 +168,7 @@ def test_every_number_may_be_a_schedule(name):
         sampler = sj.sampler(ToyDenoiser(), plan, **SCHEDULED[name](number))
         return np.asarray(written(sampler, rows=8, length=6, trajectory=True)[-1])
 
-    low, middle, high = (0.0, 3.0, 9.0) if name == "entropy_bound" else (0.0, 0.2, 0.49)
+    low, middle, high = (0.0, 3.0, 9.0) if name in COUNTED else (0.0, 0.2, 0.49)
     plain = tokens(middle)
     np.testing.assert_array_equal(tokens(sj.linear(middle, middle)), plain)
     assert not np.array_equal(tokens(sj.linear(low, high)), plain)

@@ -20,10 +20,12 @@ from sake_jax.samplers.reveal.around import late as late
 from sake_jax.samplers.reveal.around import sub_blocks as sub_blocks
 from sake_jax.samplers.reveal.count import Dynamic as Dynamic
 from sake_jax.samplers.reveal.count import EntropyBound as EntropyBound
+from sake_jax.samplers.reveal.count import Hierarchical as Hierarchical
 from sake_jax.samplers.reveal.count import Threshold as Threshold
 from sake_jax.samplers.reveal.count import dynamic as dynamic
 from sake_jax.samplers.reveal.count import entropy_bound as entropy_bound
 from sake_jax.samplers.reveal.count import everything as everything
+from sake_jax.samplers.reveal.count import hierarchical as hierarchical
 from sake_jax.samplers.reveal.count import threshold as threshold
 from sake_jax.samplers.reveal.order import Coin as Coin
 from sake_jax.samplers.reveal.order import Ordered as Ordered

@@ -43,6 +43,40 @@ def threshold(value: Number) -> Threshold:
     return Threshold(number("threshold", value, at_least=0, at_most=1))
 
 
+class Hierarchical(Node):
+    """See `hierarchical`.
+
+    >>> hierarchical(0.9, low=0.5)
+    Hierarchical(value=0.9, low=0.5)
+    """
+
+    value: Number
+    low: Number
+
+    def __call__(self, logits: Logits, drawn: WindowTokens, view: View, key: Key) -> WindowFlags:
+        sure, is_open = chance(logits, drawn), open_here(view)
+        # A gap is numbered by the written positions before it.
+        gap, place = jnp.cumsum(~is_open, axis=1), jnp.arange(sure.shape[1])
+        ahead = sure[:, None, :] > sure[:, :, None]  # the other one, of columns (i, other)
+        ahead |= (sure[:, None, :] == sure[:, :, None]) & (place[None, None] < place[None, :, None])
+        same = (gap[:, :, None] == gap[:, None, :]) & is_open[:, None, :]
+        best = is_open & ~jnp.any(same & ahead, axis=2)
+        enough = best & (sure > view.number(self.low, 2))
+        return enough | threshold(self.value)(logits, drawn, view, key)
+
+
+def hierarchical(value: Number, *, low: Number = 0.5) -> Hierarchical:
+    """`threshold(value)`, and of each gap between written positions its likeliest draw, if that is
+    likelier than `low`: far from each other, they depend less on each other (dInfer's hierarchical
+    decoding). With a `low` of `value` or more it is `threshold(value)`.
+
+    >>> import sake_jax as sj
+    >>> sampler = sj.masked(sj.testing.ToyDenoiser(), length=8, reveal=hierarchical(0.9, low=0.4))
+    """
+    high = number("hierarchical", value, at_least=0, at_most=1)
+    return Hierarchical(high, number("low", low, at_least=0, at_most=1))
+
+
 class Dynamic(Node):
     """See `dynamic`.
 
