@@ -157,6 +157,16 @@ def test_drafts_are_counted(tmp_path):
 
 
 @pytest.mark.slow
+def test_fewer_passes_are_measured(tmp_path):
+    script = [sys.executable, FOLDER / "passes.py", "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "passes.md").read_text() == done.stdout.rstrip("\n") + "\n"
+    assert done.stdout.count("| threshold |") == 2 * 4
+    assert (tmp_path / "passes.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_a_step_is_taken_apart(tmp_path):
     """Its parts add up to it."""
     file = tmp_path / "step.json"
