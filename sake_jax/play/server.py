@@ -22,8 +22,16 @@ from sake_jax.play.studio import Settings, Studio
 
 MOST_RUNS = 8
 """Runs at once: each holds canvases and a thread."""
+MOST_CONNECTIONS = 64
+"""Open connections at once: each holds a thread, also one that never says what it wants."""
 PATIENCE = 30.0
 """Seconds until a client that neither reads nor leaves is given up."""
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    b"Connection: close\r\n\r\n"
+    + f"play holds {MOST_CONNECTIONS} connections at once, got one more; close a page.\n".encode()
+)
+"""What a connection too many is told, whatever it asks: nothing of it is read."""
 
 
 class Gone(Exception):
@@ -48,6 +56,7 @@ class PlayServer(ThreadingHTTPServer):
         bound = str(self.server_address[0])
         self.token = None if is_loopback(bound) else secrets.token_urlsafe(16)
         self.places = threading.BoundedSemaphore(MOST_RUNS)
+        self.connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self.running = 0
         """Runs that are being written now."""
         self._counting = threading.Lock()
@@ -62,6 +71,27 @@ class PlayServer(ThreadingHTTPServer):
         shown = f"[{shown}]" if ":" in shown else shown
         key = "" if self.token is None else f"?token={self.token}"
         return f"http://{shown}:{self.server_address[1]}/{key}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread for the connection, if there are not too many."""
+        if not self.connections.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                request.settimeout(0)  # a client that does not read must not keep others waiting
+                request.sendall(FULL)
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread was to be had
+            self.connections.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serves one connection to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.connections.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """What nobody foresaw ends one request, and is said without commands to the terminal."""

@@ -306,6 +306,28 @@ def test_there_is_a_limit_of_runs(server, studio, play):
         client.close()
 
 
+def test_there_is_a_limit_of_connections(server, play):
+    """Those that say nothing hold a thread too; one that leaves makes room."""
+    silent = [
+        socket.create_connection(server.server_address[:2])
+        for _ in range(module.MOST_CONNECTIONS)
+    ]
+    with socket.create_connection(server.server_address[:2]) as more:
+        told = b"".join(iter(lambda: more.recv(4096), b"")).decode()
+    assert told.startswith("HTTP/1.1 503 ")
+    assert told.endswith("play holds 64 connections at once, got one more; close a page.\n")
+    assert threading.active_count() <= module.MOST_CONNECTIONS + 20
+    silent.pop().close()
+
+    def answered():
+        with contextlib.suppress(ConnectionError, http.client.HTTPException):
+            return get(server, "/")[0].status == 200
+
+    play.wait_until(answered)
+    for client in silent:
+        client.close()
+
+
 def test_a_run_that_fails_says_why(server, studio, play, capsys):
     def fails(error):
         yield {"kind": "begin"}
