@@ -103,6 +103,8 @@ def test_a_puzzle_is_for_its_own_model(tmp_path):
     assert "pass@1" in told
     plain = (*words[:-1], tmp_path / "plain", "--guidance", "none")
     assert '"preset": null' in call(*plain)
+    other = (*words[:-1], tmp_path / "other", "--preset", "spread", "--guidance", "none")
+    assert '"budget": null' in call(*other), "which goes with the guidance that takes it"
     refused = call("eval", "products", code=1)
     assert "products needs a model of its own" in " ".join(refused.split())
 
@@ -136,7 +138,7 @@ def test_search_compares_what_it_chose(problems, tmp_path, monkeypatch):
             ("eval", "humaneval", "--examples", "x.jsonl"),
             "--examples and --shots are for mbpp and gsm8k",
         ),
-        (("eval", "humaneval", "--bandwidth", "2"), "bandwidths are for guidances with a kernel"),
+        (("eval", "humaneval", "--bandwidth", "2"), "bandwidth is for the guidances"),
         (("eval", "humaneval", "--guidance", "paper"), "guidance needs a bandwidth"),
         (("report", "nowhere"), "must hold a run of sake-jax eval"),
     ],

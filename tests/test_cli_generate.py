@@ -306,8 +306,15 @@ def test_requests_become_samplers(lm):
     capped = request(guidance="spread", strength=5.0, budget=0.1).guided()
     repelled = sj.sake(5.0, scope="batch", self_term=0.0, kl_budget=0.1)
     assert capped == sj.chain(repelled)
-    with pytest.raises(ValueError, match="a budget is for 'sake' and 'spread'"):
+    with pytest.raises(ValueError, match="budget is for the guidances 'sake', 'spread'"):
         request(guidance="cfg", budget=0.1)
+    with pytest.raises(ValueError, match="attention_bandwidth is for the guidances 'sake', 'paper'"):
+        request(guidance="spread", attention_bandwidth=7.0)
+    changed = request(guidance="sake", bandwidth=3.0, attention_bandwidth=7.0, budget=0.1)
+    assert changed.changed(guidance="spread") == request(
+        guidance="spread", bandwidth=3.0, budget=0.1
+    )
+    assert changed.unguided == request(guidance="none")
     assert request(guidance="cfg").guided() == sj.chain(sj.classifier_free(1.0))
     entropy = sj.masked(lm, length=64, reveal=sj.reveal.low_entropy).reveal
     assert request(order="entropy").build(lm).reveal == entropy != usual.reveal

@@ -137,7 +137,7 @@ def evaluate(
     run.connect()
     chosen = _task(task, data, _shown(task, examples, shots), limit, _execute(seconds, unsafe))
     own = {} if chosen.length is None else {"length": chosen.length}
-    request = dataclasses.replace(row.request, **own | changed)
+    request = row.request.changed(**own | changed)
     folder = out or Path("runs") / task
     own_model = task if task in built_in() else row.model
     rule, remedy = f"{task} needs a model of its own", f"train it: sake-jax train {task}; --model"

@@ -22,6 +22,7 @@ def render_play(studio: Studio, nonce: str) -> str:
     """
     program = [_file("live.js"), *(viewer_file(f"{name}.js") for name in VIEWER_SCRIPTS)]
     about = {"model": studio.name, "settings": studio.settings(), "bounds": bounds()}
+    about["takers"] = sj.Request.TAKERS
     parts = {
         "nonce": nonce,
         "style": viewer_file("page.css") + _file("play.css"),

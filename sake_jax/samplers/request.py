@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 from sake_jax import guidance as guidances
 from sake_jax.automata import read_form
@@ -138,30 +138,50 @@ class Request:
         },
     )
 
+    TAKERS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "bandwidth": ("sake", "spread", "paper"),
+        "attention_bandwidth": ("sake", "paper"),
+        "budget": ("sake", "spread"),
+    }
+    """Options that belong to some guidances alone, and to which."""
+
     def __post_init__(self) -> None:
         names = self.guidance.split("+")
         for name in names:
             one_of("guidance", name, GUIDANCES)
         one_of("sampler", self.sampler, KINDS)
         one_of("order", self.order, ORDERS)
-        has_kernel = any(name in ("sake", "spread", "paper") for name in names)
-        rule, remedy = "bandwidths are for guidances with a kernel", "leave them out"
-        given = (self.bandwidth, self.attention_bandwidth)
-        require(has_kernel or given == (None, None), rule, given, remedy)
-        moves = any(name in ("sake", "spread") for name in names)
-        rule, remedy = "a budget is for 'sake' and 'spread'", "leave it out"
-        require(moves or self.budget is None, rule, self.budget, remedy)
+        for name in self._idle(self.guidance):
+            rule = f"{name} is for the guidances {', '.join(map(repr, self.TAKERS[name]))}"
+            given = getattr(self, name)
+            require(given is None, rule, given, "leave it out, or name one of them")
         rule, remedy = "drafts must be a whole number, or 'auto'", "such as 4"
         right = self.drafts == "auto" or str(self.drafts).isdecimal()
         require(right, rule, self.drafts, remedy)
         rule, remedy = "the paper's guidance needs a bandwidth", "give one, or use 'sake'"
         require("paper" not in names or self.bandwidth, rule, self.bandwidth, remedy)
 
+    @classmethod
+    def _idle(cls, guidance: str) -> list[str]:
+        """The options that belong to other guidances."""
+        names = set(guidance.split("+"))
+        return [option for option, takers in cls.TAKERS.items() if not names & set(takers)]
+
+    def changed(self, **changes: Any) -> "Request":
+        """The same with other options; what another guidance does not take is left out with the
+        guidance that took it, unless it is given here.
+
+        >>> import sake_jax as sj
+        >>> sj.Request(guidance="spread", budget=0.1).changed(guidance="none").budget is None
+        True
+        """
+        free = dict.fromkeys(self._idle(changes.get("guidance", self.guidance)))
+        return dataclasses.replace(self, **free | changes)
+
     @property
     def unguided(self) -> "Request":
         """The same without guidance."""
-        free = dict.fromkeys(("bandwidth", "attention_bandwidth", "budget"))
-        return dataclasses.replace(self, guidance="none", **free)
+        return self.changed(guidance="none")
 
     @property
     def name(self) -> str:

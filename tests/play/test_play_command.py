@@ -44,7 +44,7 @@ def test_it_says_where_to_look_and_ends_with_ctrl_c(served, monkeypatch):
 
 def test_options_are_what_the_page_begins_with(served, lm):
     given = {
-        "guidance": "spread",
+        "guidance": "sake+spread",
         "strength": 2.0,
         "temperature": 0.5,
         "top_p": 0.9,
@@ -55,6 +55,7 @@ def test_options_are_what_the_page_begins_with(served, lm):
         "block": 4,
         "sampler": "masked",
         "cache": "dual",
+        "refresh": 2,
         "order": "margin",
         "drafts": "2",
         "match": "",

@@ -11,7 +11,6 @@ const control = Object.fromEntries(
 );
 const median = document.getElementById("median");
 const mark = document.getElementById("mark");
-const KERNELS = /sake|spread|paper/; // guidances that have a bandwidth
 const MIDDLE = 3; // where the bandwidth's slider begins: 2 to that power
 
 /** What the address says goes before what the command said; a wrong name is for the server. */
@@ -26,6 +25,12 @@ function query() {
   const parts = Object.entries(settings).map(([name, value]) => [name, value ?? ""]);
   if (token !== null) parts.push(["token", token]);
   return new URLSearchParams(parts).toString();
+}
+
+/** Whether the chosen guidance has a use for an option that only some have. */
+function takes(option) {
+  const chosen = settings.guidance.split("+");
+  return about.takers[option].some((name) => chosen.includes(name));
 }
 
 function digits(value) {
@@ -44,7 +49,7 @@ function drawDesk() {
     show(control[name], value);
     sayValue(name, digits(settings[name]));
   }
-  const kernel = KERNELS.test(settings.guidance);
+  const kernel = takes("bandwidth");
   const width = settings.bandwidth;
   document.getElementById("bandwidth-control").classList.toggle("off", !kernel);
   median.disabled = !kernel;
@@ -80,7 +85,7 @@ function readDesk(touched) {
   else settings[touched.id] = touched.value;
   if (touched !== guidance) return;
   // What a guidance cannot have is left out, and what it must have is there.
-  if (!KERNELS.test(guidance.value)) settings.bandwidth = settings.attention_bandwidth = null;
+  for (const option in about.takers) if (!takes(option)) settings[option] = null;
   if (guidance.value.includes("paper")) settings.bandwidth ??= bandwidthOfSlider();
 }
 
