@@ -20,6 +20,7 @@ from sake_jax.cli.compare import ENOUGH, compare_scores, score_pairs, typical_pa
 from sake_jax.cli.generate import prepare_prompts
 from sake_jax.cli.options import RunOptions
 from sake_jax.cli.screen import NOISE, Screen
+from sake_jax.experiments.story import BEGINNINGS
 from sake_jax.generation import gap_prompts
 from sake_jax.samplers import Request
 
@@ -118,9 +119,28 @@ def test_a_comparison_draws_enough_unless_told(monkeypatch, tmp_path):
     monkeypatch.setattr(sj, "generate", stop)
     file = tmp_path / "prompts.txt"
     file.write_text("one\ntwo\nthree\n")
-    for words in (["x"], ["x", "--compare"], ["--file", str(file), "--compare"]):
+    for words in (["x"], ["x", "--compare"], ["--file", str(file), "--compare"], ["--compare"]):
         assert run(*words, "--judge", "none")[0] == 1
-    assert asked == [8, ENOUGH, 11]
+    assert asked == [8, ENOUGH, 11, 8]
+
+
+def test_a_comparison_has_beginnings_of_its_own(monkeypatch):
+    """Those of the story experiment, all of them; the words of standard input go before."""
+    asked = []
+
+    def stop(lm, sampler, prompts, **_):
+        asked.append(list(prompts))
+        raise ValueError("that is all")
+
+    monkeypatch.setattr(sj, "generate", stop)
+    words = ("--compare", "--judge", "none")
+    for given in (None, "the dog\n"):
+        assert run(*words, given=given)[0] == 1
+    assert asked == [list(BEGINNINGS), ["the dog"]]
+    code, output = run(*words, "--infill")
+    assert code == 1
+    assert "prompts must hold a line of text" in output
+    assert len(asked) == 2
 
 
 def scores_of(values):

@@ -34,6 +34,8 @@ EXAMPLES = r"""Examples:
 
 sake-jax generate "once upon a time" --samples 8
 
+sake-jax generate --compare
+
 sake-jax generate "the dog" --guidance sake --strength 1 --temperature 0.7 --compare
 
 sake-jax generate --file prompts.txt --json > out.json
@@ -49,14 +51,20 @@ sake-jax generate "Name five uses of a brick." --model GSAI-ML/LLaDA-8B-Instruct
 @command(app, epilog=EXAMPLES)
 def generate(
     prompt: Annotated[
-        str | None, typer.Argument(help="The beginning of the text; standard input without one.")
+        str | None,
+        typer.Argument(
+            help="The beginning of the text; standard input without one, or, to --compare, eight "
+            "beginnings of stories."
+        ),
     ] = None,
     *,
     file: Annotated[Path | None, typer.Option(help="Prompts, one on each line.")] = None,
     samples: Annotated[
         int | None,
         typer.Option(
-            min=1, help=f"Texts for each prompt; 8, or {ENOUGH} in all to compare, by default."
+            min=1,
+            help=f"Texts for each prompt; 8 by default, or {ENOUGH} in all to compare prompts of "
+            "one's own.",
         ),
     ] = None,
     run: Annotated[RunOptions, fields()],
@@ -102,12 +110,12 @@ def generate(
     rule, remedy = "--compare needs a guidance to compare with none", "choose one"
     require(not compare or request.name != request.unguided.name, rule, request.guidance, remedy)
     run.connect()
-    prompts = broadcast_from_leader(lambda: _prompts(prompt, file))
+    prompts, own = broadcast_from_leader(lambda: _prompts(prompt, file, compare and not infill))
     lm = run.load()
     critic = _judge(judge, run.model) if compare and is_leader() else None
     prepared = prepare_prompts(lm, prompts, run, infill)
     if samples is None:
-        samples = max(2, -(-ENOUGH // len(prompts))) if compare else 8
+        samples = max(2, -(-ENOUGH // len(prompts))) if compare and own else 8
     before = [""] * len(prompts) if infill else prompts  # what stands before the texts
     results: dict[str, sj.Generation] = {}
     numbers: dict[str, dict[str, float]] = {}
@@ -185,16 +193,23 @@ def measure(
     return {name: measured[name] for name in MEASURES if name in measured}
 
 
-def _prompts(prompt: str | None, file: Path | None) -> list[str]:
+def _prompts(prompt: str | None, file: Path | None, usual: bool) -> tuple[list[str], bool]:
+    """What texts begin with, and whether these are the user's own words: where there are none,
+    and `usual` ones will do, they are those of the story experiment."""
     require(prompt is None or file is None, "give a prompt or --file", "both", "leave one out")
     if prompt is not None:
-        return [prompt]
+        return [prompt], True
     if file is not None:
-        return read_prompts(file)
+        return read_prompts(file), True
     waiting = sys.stdin.isatty()
+    written = "" if waiting else sys.stdin.read()
+    if usual and not written.strip():
+        from sake_jax.experiments.story import BEGINNINGS
+
+        return list(BEGINNINGS), False
     remedy = "write it in quotes, or give --file"
     require(not waiting, "generate needs a prompt", "none", remedy)
-    return split_prompts(sys.stdin.read())
+    return split_prompts(written), True
 
 
 def prepare_prompts(
