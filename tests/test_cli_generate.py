@@ -328,7 +328,9 @@ def test_requests_become_samplers(lm):
     assert capped == sj.chain(repelled)
     with pytest.raises(ValueError, match="budget is for the guidances 'sake', 'spread'"):
         request(guidance="cfg", budget=0.1)
-    with pytest.raises(ValueError, match="attention_bandwidth is for the guidances 'sake', 'paper'"):
+    with pytest.raises(
+        ValueError, match="attention_bandwidth is for the guidances 'sake', 'paper'"
+    ):
         request(guidance="spread", attention_bandwidth=7.0)
     changed = request(guidance="sake", bandwidth=3.0, attention_bandwidth=7.0, budget=0.1)
     assert changed.changed(guidance="spread") == request(

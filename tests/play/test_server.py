@@ -309,8 +309,7 @@ def test_there_is_a_limit_of_runs(server, studio, play):
 def test_there_is_a_limit_of_connections(server, play):
     """Those that say nothing hold a thread too; one that leaves makes room."""
     silent = [
-        socket.create_connection(server.server_address[:2])
-        for _ in range(module.MOST_CONNECTIONS)
+        socket.create_connection(server.server_address[:2]) for _ in range(module.MOST_CONNECTIONS)
     ]
     with socket.create_connection(server.server_address[:2]) as more:
         told = b"".join(iter(lambda: more.recv(4096), b"")).decode()
