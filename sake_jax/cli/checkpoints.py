@@ -118,7 +118,9 @@ def convert(
     *,
     dtype: Annotated[str | None, typer.Option(help=DTYPE)] = None,
     mesh: Annotated[str | None, typer.Option(help=MESH)] = None,
-    dry_run: Annotated[bool, typer.Option(help="Check and show the plan; write nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Show what would be written; write nothing.")
+    ] = False,
     run: Annotated[RunOptions, fields(["distributed"])],
 ) -> None:
     """Write a checkpoint so that each device and process can read its part of it.
@@ -127,7 +129,8 @@ def convert(
     """
     sizes = mesh_sizes(mesh)
     run.connect()
-    processes.broadcast_from_leader(lambda: require_free(destination))
+    if not dry_run:
+        processes.broadcast_from_leader(lambda: require_free(destination))
     folder = locate(source)
     checkpoint = in_dtype(open_checkpoint(folder), dtype)
     planned = list_units(checkpoint)

@@ -57,6 +57,9 @@ def test_a_dry_run_plans_and_writes_nothing(tmp_path):
     )
     assert "2 × 60 × 48" in output, "mlp.up of 2 × 120 × 48"
     assert not (tmp_path / "ours").exists()
+    (tmp_path / "kept").write_text("mine")
+    assert run("convert", GOLDENS / "dream", tmp_path, "--dry-run")[0] == 0, "nothing is written"
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 def test_convert_verify_inspect_export(tmp_path, golden):

@@ -92,14 +92,15 @@ def test_tokens_and_info_are_those_of_steps(case):
 
 
 HEATS = (0.0, 0.3, 0.9)
-HELD_APART = ("capped", "dpp", "odd", "odd, sequential", "odd, protected")
-"""Guidances that hold equal samples a little apart and push along the difference, of which
-float32 has fewer digits. The last bit of the weights moves the log-probabilities of a stepwise run
-by 2e-4 with `dpp`, by 2e-2 where a cap is searched for as well; so does another batch size."""
 
 
 def rounding(sampler, params, start) -> float:
-    """How far the last two bits of the weights move log-probabilities of a stepwise run."""
+    """How far the last two bits of the weights move log-probabilities of a stepwise run.
+
+    Guidances that compare samples push along the difference of equal ones, of which float32 has
+    few digits: 3e-4 with `sake` over both, 7e-4 with `dpp`, 2e-2 where a cap is searched for as
+    well. Another batch size, which drafts are, moves them as far.
+    """
     moved = []
     plain, _ = sj.run(sampler, params, KEY, start)
     for bits in (-2, -1, 1, 2):
@@ -123,9 +124,7 @@ def test_with_every_guidance(name):
     for heat in HEATS:
         make = lambda k, heat=heat: toy(k, draw=sj.temperature(heat), **options)  # noqa: E731
         plain = sj.run(make(1), toy_params(0), KEY, start)
-        allowed = TOLERANCE
-        if name in HELD_APART:
-            allowed += 2 * rounding(make(1), toy_params(0), start)
+        allowed = TOLERANCE + 2 * rounding(make(1), toy_params(0), start)
         for drafts in (2, 4, 8):
             assert_same(plain, sj.run(make(drafts), toy_params(0), KEY, start), allowed)
 
