@@ -76,9 +76,13 @@ class CostCounter:
         if name == "ragged_dot_general":
             return self._experts(equation, marks)
         if name == "scan":
-            fixed = params["num_consts"] + params["num_carry"]
-            inner = marks[:fixed] + [mark and mark[1:] for mark in marks[fixed:]]
-            return self._walk(params["jaxpr"].jaxpr, inner) * params["length"]
+            body = params["jaxpr"].jaxpr
+            # What is scanned over has one axis more than what a round sees of it. JAX's own counts
+            # of these arguments have other names in each version.
+            pairs = zip(equation.invars, body.invars, strict=True)
+            more = [whole.aval.ndim - part.aval.ndim for whole, part in pairs]
+            inner = [mark and mark[axes:] for mark, axes in zip(marks, more, strict=True)]
+            return self._walk(body, inner) * params["length"]
         if name == "while":
             first = params["cond_nconsts"]
             return self._walk(params["body_jaxpr"].jaxpr, marks[first:])

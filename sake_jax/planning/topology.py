@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jax.experimental import topologies
-from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from sake_jax.checks import require
 from sake_jax.chips import CHIPS, Chip
@@ -59,7 +59,7 @@ class Topology(NamedTuple):
         remedy = f"for instance data={self.devices}, or tensor={format_divisors(self.devices)}"
         require(math.prod(shape) == self.devices, rule, shape, remedy)
         if not self.compiles:
-            return AbstractMesh(shape, MESH_AXES)
+            return AbstractMesh(shape, MESH_AXES, axis_types=(AxisType.Auto,) * 3)
         return arrange(shape, list(self.description.devices))
 
 
