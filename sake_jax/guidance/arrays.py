@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from sake_jax.checks import require
+from sake_jax.checks import number, require
 from sake_jax.core import Context, Guidance, Tables
 from sake_jax.guidance.compose import guide, last_word
 from sake_jax.typing import Features, Flags, GuidanceState, Logits, Number, Rows, Tokens
@@ -123,6 +123,13 @@ def _context(
     batch, columns = tokens.shape
     rule, remedy = "features must have a row for each column", "pass the head's input"
     require(features.shape[:2] == tokens.shape, rule, features.shape, remedy)
+    for name, flags in (("open", open), ("attend", attend), ("prompt", prompt)):
+        if flags is not None:
+            rule = f"{name} must say yes or no of each column, as tokens {tokens.shape}"
+            require(
+                flags.shape == tokens.shape, rule, flags.shape, "make it of the shape of tokens"
+            )
+    number("progress", progress, at_least=0, at_most=1, schedule=False)
     rule, remedy = "samples must divide the rows", "rows of one prompt stand together"
     require(samples >= 1 and batch % samples == 0, rule, (batch, samples), remedy)
     attend = jnp.ones(tokens.shape, bool) if attend is None else attend

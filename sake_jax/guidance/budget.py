@@ -1,8 +1,10 @@
 """A cap on how far guidance may move a distribution, in nats."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from sake_jax.guidance.entropy import expectation
 
@@ -20,16 +22,36 @@ def fraction(
     KL(c) = c E_c[ψ] - log E_0[exp(c ψ)] and KL'(c) = c Var_c[ψ]. The root of
     sqrt(KL) = sqrt(budget) is found by Newton's method (sqrt(KL) is nearly linear near
     zero) inside a bracket, starting at c = sqrt(2 budget / Var_0[ψ]).
+
+    The search itself is not differentiated: where the budget binds, c moves with its arguments as
+    KL(c) = budget says, dc = (d budget - dKL) / KL'(c).
     """
     psi = psi - expectation(logits, psi)[..., None]
-    target = AIM * budget
+    found, binds = jax.lax.stop_gradient(_search(*jax.lax.stop_gradient((logits, psi, budget))))
+    divergence, variance = _moved(logits, psi, found)
+    left = AIM * budget - divergence
+    slope = jax.lax.stop_gradient(jnp.maximum(found * variance, 1e-30))
+    follows = (left - jax.lax.stop_gradient(left)) / slope  # 0, with a slope
+    return found + jnp.where(binds, follows, 0)
 
-    def moved(c):
-        tilted = logits + c[..., None] * psi
-        log_z = jax.nn.logsumexp(tilted, axis=-1) - jax.nn.logsumexp(logits, axis=-1)
-        mean = expectation(tilted, psi)
-        variance = expectation(tilted, jnp.square(psi - mean[..., None]))
-        return jnp.maximum(c * mean - log_z, 0), variance
+
+def _moved(
+    logits: Float[Array, "*N V"], psi: Float[Array, "*N V"], c: Float[Array, "*N"]
+) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    """KL(c) and Var_c[ψ]."""
+    tilted = logits + c[..., None] * psi
+    log_z = jax.nn.logsumexp(tilted, axis=-1) - jax.nn.logsumexp(logits, axis=-1)
+    mean = expectation(tilted, psi)
+    variance = expectation(tilted, jnp.square(psi - mean[..., None]))
+    return jnp.maximum(c * mean - log_z, 0), variance
+
+
+def _search(
+    logits: Float[Array, "*N V"], psi: Float[Array, "*N V"], budget: Float[Array, "*N"]
+) -> tuple[Float[Array, "*N"], Bool[Array, "*N"]]:
+    """c, and whether the budget binds there; psi has mean 0."""
+    target = AIM * budget
+    moved = functools.partial(_moved, logits, psi)
 
     def refine(_, carry):
         c, low, high = carry
@@ -51,4 +73,4 @@ def fraction(
     start = jnp.minimum(jnp.sqrt(2 * target / jnp.maximum(variance, 1e-30)), one)
     c, low, _ = jax.lax.fori_loop(0, ITERATIONS, refine, (start, zero, one))
     inside = jnp.where(moved(c)[0] <= budget, c, low)
-    return jnp.where(full <= budget, one, inside)
+    return jnp.where(full <= budget, one, inside), full > budget

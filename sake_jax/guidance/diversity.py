@@ -157,7 +157,7 @@ class Diversity(Guidance):
         scale = ctx.number(self.strength)
         normalize = _resolve(self.normalize, NORMALIZATIONS)
         if normalize is not None:
-            size = jnp.square(total.self_weight * jnp.linalg.norm(own, axis=-1))
+            size = jnp.square(total.self_weight) * jnp.sum(jnp.square(own), axis=-1)
             variance, rounding = _variance(direction, size, state.spread, ctx)
             unit = normalize(variance, rounding, total.redundancy, ctx)
             scale = scale * unit[:, None, None]

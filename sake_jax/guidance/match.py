@@ -95,7 +95,9 @@ class Matches(Guidance):
         columns = self._columns(view.canvas)
         total = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
         cut = logits <= LOWEST / 2
-        chances = jnp.where(cut, CUT, logits - total)
+        # What the form leaves open is taken as given: a slope goes through a column's own logits,
+        # not through the passes over all of them.
+        chances = jax.lax.stop_gradient(jnp.where(cut, CUT, logits - total))
         mass = class_sums(chances.astype(jnp.float32), edges)
         start = view.window_start - view.canvas.generation_start
         weights = self._window(columns, view).weights(edges.count, mass)

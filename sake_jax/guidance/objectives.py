@@ -27,6 +27,8 @@ Objective = Callable[[Float[Array, "W D"], Peers], Float[Array, ""]]
 SMALLEST = 1e-4
 """Eigenvalues of ρ (they sum to 1) are kept above this where a slope is infinite at zero; float32
 eigenvalues are good to about 1e-7, so much less would be noise."""
+COINCIDE = 1e-5
+"""Eigenvalues that are nearer count as one: of their differences float32 has no digits."""
 
 
 def collision(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
@@ -41,7 +43,7 @@ def collision(rows: Float[Array, "W D"], peers: Peers) -> Float[Array, ""]:
     return -jnp.sum(collisions(rows, peers))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _spectral(value: Callable, slope: Callable, matrix: Float[Array, "L L"]) -> Float[Array, ""]:
     """Σ_k value(λ_k) of a symmetric matrix.
 
@@ -51,17 +53,33 @@ def _spectral(value: Callable, slope: Callable, matrix: Float[Array, "L L"]) -> 
     return jnp.sum(value(jnp.linalg.eigvalsh(matrix)))
 
 
-def _spectral_forward(value, slope, matrix):
+@_spectral.defjvp
+def _spectral_change(value, slope, matrices, changes):
+    (matrix,), (change,) = matrices, changes
+    return _spectral(value, slope, matrix), jnp.sum(_of_matrix(slope, matrix) * change)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _of_matrix(function: Callable, matrix: Float[Array, "L L"]) -> Float[Array, "L L"]:
+    """U f(λ) Uᵀ of a symmetric matrix U λ Uᵀ."""
     eigenvalues, vectors = jnp.linalg.eigh(matrix)
-    return jnp.sum(value(eigenvalues)), (eigenvalues, vectors)
+    return (vectors * function(eigenvalues)[None, :]) @ vectors.T
 
 
-def _spectral_backward(value, slope, saved, cotangent):
-    eigenvalues, vectors = saved
-    return (cotangent * (vectors * slope(eigenvalues)[None, :]) @ vectors.T,)
-
-
-_spectral.defvjp(_spectral_forward, _spectral_backward)
+@_of_matrix.defjvp
+def _of_matrix_change(function, matrices, changes):
+    """U (Γ ∘ Uᵀ E U) Uᵀ with Γ_kl = (f(λ_k) - f(λ_l)) / (λ_k - λ_l), which is f' where they
+    coincide (Daleckii and Krein): for those who differentiate through guidance."""
+    (matrix,), (change,) = matrices, changes
+    eigenvalues, vectors = jnp.linalg.eigh(matrix)
+    values, slopes = function(eigenvalues), jax.vmap(jax.grad(function))(eigenvalues)
+    gaps = eigenvalues[:, None] - eigenvalues[None, :]
+    rises = values[:, None] - values[None, :]
+    between = (slopes[:, None] + slopes[None, :]) / 2
+    apart = jnp.abs(gaps) > COINCIDE
+    steep = jnp.where(apart, rises / jnp.where(apart, gaps, 1), between)
+    inside = vectors.T @ ((change + change.T) / 2) @ vectors
+    return (vectors * values[None, :]) @ vectors.T, vectors @ (steep * inside) @ vectors.T
 
 
 @dataclasses.dataclass(frozen=True)

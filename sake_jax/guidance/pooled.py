@@ -93,7 +93,7 @@ class Pooled(Guidance):
         slope = jnp.where(ctx.open[..., None], jax.grad(self._value)(logits, ctx), 0)
         if self.protect is not None:
             slope = slope.at[:, :, jnp.asarray(self.protect)].set(0)
-        largest = jnp.max(jnp.linalg.norm(slope, axis=-1), axis=1)
+        largest = jnp.max(unit(slope)[1], axis=1)
         return ctx.number(self.strength) * slope / jnp.maximum(largest, FLATTEST)[:, None, None]
 
 

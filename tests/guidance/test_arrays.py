@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -57,6 +58,22 @@ def test_bare_arrays_give_what_a_step_gives(name):
     expected = step()
     logits, _ = jax.jit(lambda: bare(guidance, view))()
     np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", few_quick(["odd", *NAMES], 3))
+def test_slopes_are_finite(name):
+    """Of the guided logits, in features: also where a sample is not moved, or an entry is -inf."""
+    view, guidance = whole_canvas(), registry.ENTRIES[name].guidance
+    rows = ToyDenoiser().read(PARAMS, view, None)[0]
+
+    @jax.jit
+    @jax.grad
+    def slope(rows):
+        logits = bare(guidance, view, features=rows)[0]
+        return jnp.sum(jnp.square(jax.nn.softmax(logits)))
+
+    assert np.isfinite(slope(rows)).all()
+    assert np.abs(slope(rows)).max() > 0
 
 
 class Impatient(sj.Guidance):
@@ -124,6 +141,18 @@ def test_a_guidance_that_asks_again_needs_a_way_to():
         bare(sj.classifier_free(1.0), whole_canvas(), read=None)
 
 
-def test_samples_of_a_prompt_stand_together():
-    with pytest.raises(ValueError, match=r"samples must divide the rows, got \(4, 3\)"):
-        bare(sj.identity(), whole_canvas(), samples=3)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"open": jnp.ones((2, 2), bool)}, r"open must say yes or no of each column.*got \(2, 2\)"),
+        ({"attend": jnp.ones(3, bool)}, r"attend must say yes or no of each column.*got \(3,\)"),
+        ({"progress": 2.0}, "progress must be at most 1, got 2.0"),
+        ({"samples": 3}, r"samples must divide the rows, got \(4, 3\)"),
+        ({"features": jnp.ones((1, 2, 6))}, "features must have a row for each column"),
+    ],
+)
+def test_arrays_that_do_not_fit(changes, message, monkeypatch):
+    """What users are told, who do not have the tests' own checks of shapes."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    with pytest.raises(ValueError, match=message):
+        bare(sj.sake(1.0), whole_canvas(), **changes)

@@ -94,6 +94,21 @@ def test_budget_of_a_signal_that_does_nothing():
     assert (np.asarray(budget.fraction(z, jnp.zeros_like(z), cap)) == 1).all()
 
 
+def test_the_slopes_of_a_budget():
+    """Twice the signal is half the fraction, and a larger budget a larger one, by differences."""
+    z, psi = draw(0, 20, 60), 3 * draw(1, 20, 60)
+    cap = jnp.full(20, 0.1, jnp.float32)
+    free = np.asarray(kl_divergence(z + psi, z)) <= 0.1
+    fraction = lambda size, cap: budget.fraction(z, size * psi, cap)  # noqa: E731
+    found = np.asarray(fraction(1.0, cap))
+    slope = np.asarray(jax.jacfwd(fraction)(1.0, cap))
+    np.testing.assert_allclose(slope[~free], -found[~free], rtol=1e-2)
+    assert (slope[free] == 0).all()
+    rise = jax.grad(lambda cap: jnp.sum(fraction(1.0, cap)))(cap)
+    step = (fraction(1.0, cap + 0.01) - fraction(1.0, cap - 0.01)) / 0.02
+    np.testing.assert_allclose(rise[~free], step[~free], rtol=2e-2)
+
+
 def test_sake_under_a_budget():
     """The cap holds in the guidance itself, at open positions."""
     from sake_jax.testing import outcome, toy_params, toy_view

@@ -34,6 +34,21 @@ def test_entropies_agree_with_the_eigenvalues(seed):
         assert float(von_neumann(rows, peers)) == pytest.approx(shannon, abs=2e-2)
 
 
+@pytest.mark.parametrize("objective", [renyi(3), renyi(0.5), von_neumann, log_determinant()])
+def test_slopes_of_slopes(objective):
+    """Hessian times a direction, by differences of gradients; finite where rows are equal."""
+    with jax.enable_x64(True):
+        rows, peers = scene(2, jnp.float64)
+        slope = jax.jit(jax.grad(objective))
+        direction = jnp.sin(jnp.arange(rows.size, dtype=rows.dtype)).reshape(rows.shape)
+        _, bent = jax.jvp(lambda x: slope(x, peers), (rows,), (direction,))
+        near = 1e-6
+        step = slope(rows + near * direction, peers) - slope(rows - near * direction, peers)
+        np.testing.assert_allclose(bent, step / (2 * near), atol=1e-4 * float(jnp.abs(bent).max()))
+        equal = jnp.broadcast_to(rows[:1], rows.shape)
+        assert np.isfinite(jax.jvp(lambda x: slope(x, peers), (equal,), (direction,))[1]).all()
+
+
 def test_orders_are_monotone_and_meet_at_one():
     rows, peers = scene(5)
     values = [float(renyi(order)(rows, peers)) for order in (0.5, 0.9, 1.0, 1.1, 2.0, 4.0)]
