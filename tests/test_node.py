@@ -57,7 +57,8 @@ def test_is_a_frozen_dataclass_with_named_leaves():
     moved = jax.tree.map(lambda leaf: leaf + 1, node)
     assert moved.name == "b"
     assert moved.x.tolist() == [2, 2]
-    assert node.replace(name="c") == Doubled(node.x, "c")
+    assert node.replace(name="c").name == "c"
+    assert Doubled(1.0).replace(name="c") == Doubled(1.0, "c")
     paths = jax.tree_util.tree_leaves_with_path(node)
     assert jax.tree_util.keystr(paths[0][0]) == ".x"
     with pytest.raises(dataclasses.FrozenInstanceError):
