@@ -52,7 +52,14 @@ def test_each_field_is_an_option_and_the_command_gets_the_dataclass():
 
 def test_help_and_bounds_are_the_fields():
     _, output = run(show, "--help")
-    for words in ("Of the ball. [default: blue]", "In metres.", "x>=1", "--round", "No corners."):
+    for words in (
+        "Of the ball.",
+        "[default: blue]",
+        "In metres.",
+        "x>=1",
+        "--round",
+        "No corners.",
+    ):
         assert words in output
     code, output = run(show, "--after", "1", "--size", "0")
     assert code == 2

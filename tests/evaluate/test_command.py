@@ -71,7 +71,8 @@ def test_examples_are_words_that_the_commands_know(line):
     command = typer.main.get_command(app)
     context = command.make_context("sake-jax", [name, *words])
     command.get_command(context, name).make_context(name, words, parent=context)
-    assert line in CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
+    shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
+    assert line in " ".join(shown.split()), "older versions of typer break lines here"
 
 
 def test_the_example_of_report(tmp_path):

@@ -328,7 +328,8 @@ def test_errors_are_the_servers_own_words(page):
     page.does(lambda: slide(browser, "samples", 1))
     assert not problem.is_displayed()
     page.open("?colour=red")
-    assert "No such option: --colour" in find(browser, "#problem")[0].text
+    said_here = find(browser, "#problem")[0].text
+    assert re.search("No such option:? '?--colour", said_here), "the command line's words, too"
     assert any("400" in line["message"] for line in said(browser)), "Chromium notes refusals"
 
 
