@@ -4,7 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from sake_jax.guidance.entropy import expectation
 
@@ -13,6 +13,7 @@ AIM = 0.99
 """Aim a little below the budget, so that rounding does not step over it."""
 
 
+@jax.custom_jvp
 def fraction(
     logits: Float[Array, "*N V"], psi: Float[Array, "*N V"], budget: Float[Array, "*N"]
 ) -> Float[Array, "*N"]:
@@ -27,29 +28,6 @@ def fraction(
     KL(c) = budget says, dc = (d budget - dKL) / KL'(c).
     """
     psi = psi - expectation(logits, psi)[..., None]
-    found, binds = jax.lax.stop_gradient(_search(*jax.lax.stop_gradient((logits, psi, budget))))
-    divergence, variance = _moved(logits, psi, found)
-    left = AIM * budget - divergence
-    slope = jax.lax.stop_gradient(jnp.maximum(found * variance, 1e-30))
-    follows = (left - jax.lax.stop_gradient(left)) / slope  # 0, with a slope
-    return found + jnp.where(binds, follows, 0)
-
-
-def _moved(
-    logits: Float[Array, "*N V"], psi: Float[Array, "*N V"], c: Float[Array, "*N"]
-) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
-    """KL(c) and Var_c[ψ]."""
-    tilted = logits + c[..., None] * psi
-    log_z = jax.nn.logsumexp(tilted, axis=-1) - jax.nn.logsumexp(logits, axis=-1)
-    mean = expectation(tilted, psi)
-    variance = expectation(tilted, jnp.square(psi - mean[..., None]))
-    return jnp.maximum(c * mean - log_z, 0), variance
-
-
-def _search(
-    logits: Float[Array, "*N V"], psi: Float[Array, "*N V"], budget: Float[Array, "*N"]
-) -> tuple[Float[Array, "*N"], Bool[Array, "*N"]]:
-    """c, and whether the budget binds there; psi has mean 0."""
     target = AIM * budget
     moved = functools.partial(_moved, logits, psi)
 
@@ -73,4 +51,26 @@ def _search(
     start = jnp.minimum(jnp.sqrt(2 * target / jnp.maximum(variance, 1e-30)), one)
     c, low, _ = jax.lax.fori_loop(0, ITERATIONS, refine, (start, zero, one))
     inside = jnp.where(moved(c)[0] <= budget, c, low)
-    return jnp.where(full <= budget, one, inside), full > budget
+    return jnp.where(full <= budget, one, inside)
+
+
+@fraction.defjvp
+def _fraction_change(values, changes):
+    logits, psi, budget = values
+    c = fraction(logits, psi, budget)
+    centred = psi - expectation(logits, psi)[..., None]
+    moved = functools.partial(_moved, c=c)
+    (_, variance), (rise, _) = jax.jvp(moved, (logits, centred), changes[:2])
+    change = (AIM * changes[2] - rise) / jnp.maximum(c * variance, 1e-30)
+    return c, jnp.where(c < 1, change, 0)
+
+
+def _moved(
+    logits: Float[Array, "*N V"], psi: Float[Array, "*N V"], c: Float[Array, "*N"]
+) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    """KL(c) and Var_c[ψ]; psi has mean 0, for the sake of rounding only."""
+    tilted = logits + c[..., None] * psi
+    log_z = jax.nn.logsumexp(tilted, axis=-1) - jax.nn.logsumexp(logits, axis=-1)
+    mean = expectation(tilted, psi)
+    variance = expectation(tilted, jnp.square(psi - mean[..., None]))
+    return jnp.maximum(c * mean - log_z, 0), variance

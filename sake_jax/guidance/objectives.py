@@ -55,31 +55,35 @@ def _spectral(value: Callable, slope: Callable, matrix: Float[Array, "L L"]) -> 
 
 @_spectral.defjvp
 def _spectral_change(value, slope, matrices, changes):
-    (matrix,), (change,) = matrices, changes
-    return _spectral(value, slope, matrix), jnp.sum(_of_matrix(slope, matrix) * change)
+    total, gradient = _value_and_gradient(value, slope, *matrices)
+    return total, jnp.sum(gradient * changes[0])
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _of_matrix(function: Callable, matrix: Float[Array, "L L"]) -> Float[Array, "L L"]:
-    """U f(λ) Uᵀ of a symmetric matrix U λ Uᵀ."""
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _value_and_gradient(
+    value: Callable, slope: Callable, matrix: Float[Array, "L L"]
+) -> tuple[Float[Array, ""], Float[Array, "L L"]]:
+    """Σ_k value(λ_k) and U slope(λ) Uᵀ, from one decomposition."""
     eigenvalues, vectors = jnp.linalg.eigh(matrix)
-    return (vectors * function(eigenvalues)[None, :]) @ vectors.T
+    return jnp.sum(value(eigenvalues)), (vectors * slope(eigenvalues)[None, :]) @ vectors.T
 
 
-@_of_matrix.defjvp
-def _of_matrix_change(function, matrices, changes):
+@_value_and_gradient.defjvp
+def _gradient_change(value, slope, matrices, changes):
     """U (Γ ∘ Uᵀ E U) Uᵀ with Γ_kl = (f(λ_k) - f(λ_l)) / (λ_k - λ_l), which is f' where they
-    coincide (Daleckii and Krein): for those who differentiate through guidance."""
+    coincide (Daleckii and Krein), f the slope: for those who differentiate through guidance."""
     (matrix,), (change,) = matrices, changes
+    total, gradient = _value_and_gradient(value, slope, matrix)
     eigenvalues, vectors = jnp.linalg.eigh(matrix)
-    values, slopes = function(eigenvalues), jax.vmap(jax.grad(function))(eigenvalues)
+    values, slopes = slope(eigenvalues), jax.vmap(jax.grad(slope))(eigenvalues)
     gaps = eigenvalues[:, None] - eigenvalues[None, :]
     rises = values[:, None] - values[None, :]
     between = (slopes[:, None] + slopes[None, :]) / 2
     apart = jnp.abs(gaps) > COINCIDE
     steep = jnp.where(apart, rises / jnp.where(apart, gaps, 1), between)
     inside = vectors.T @ ((change + change.T) / 2) @ vectors
-    return (vectors * values[None, :]) @ vectors.T, vectors @ (steep * inside) @ vectors.T
+    rise = jnp.sum(gradient * change), vectors @ (steep * inside) @ vectors.T
+    return (total, gradient), rise
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,7 +60,7 @@ def test_bare_arrays_give_what_a_step_gives(name):
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", few_quick(["odd", *NAMES], 3))
+@pytest.mark.parametrize("name", few_quick(["odd", *(name for name in NAMES if name != "odd")], 3))
 def test_slopes_are_finite(name):
     """Of the guided logits, in features: also where a sample is not moved, or an entry is -inf."""
     view, guidance = whole_canvas(), registry.ENTRIES[name].guidance
